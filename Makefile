@@ -1,0 +1,51 @@
+# Every target works from a fresh clone: the first one that needs it makes .venv and installs into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench golden up down clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv and install Luthier with everything a user or a test needs
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo 'Luthier needs Python 3.11 or newer; run make PYTHON=/path/to/python3.11'; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@touch $@
+
+demo: $(STAMP) ## Tune ResNet-50 through a local server in three minutes, and show what it gave
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP) ## Run the tests (ARGS='-k name' passes options to pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## Lint, check the format, the types and the imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## Format the code and apply the linter's safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='--threads 2 mlp resnet50')
+	$(BIN)/python benchmarks/models.py $(ARGS)
+
+golden: $(STAMP) ## Rewrite the golden texts; read the diff before you commit it
+	$(BIN)/python -m pytest -q --update-golden $(ARGS)
+
+up: ## Start PostgreSQL, the migration and the server in containers (needs LUTHIER_POSTGRES_PASSWORD)
+	docker compose up --build --detach --wait
+
+down: ## Stop the containers; the data stays
+	docker compose down
+
+clean: ## Remove what the demo, the tests and the linters left behind
+	rm -rf .demo .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis build dist *.egg-info

@@ -1,0 +1,1 @@
+"""ONNX to machine code. Knows nothing of tuning, Ray, SQL or HTTP."""

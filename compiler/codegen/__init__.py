@@ -1,0 +1,1 @@
+"""LoopNest to LLVM IR to object code."""

@@ -1,0 +1,147 @@
+"""Index expressions as LLVM values, with loops that are constants (unrolled), SSA values (serial) or lanes (vector)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from compiler.codegen.emitter import Emitter
+from compiler.errors import CompileError
+from compiler.index import Atom, FloorDiv, Index
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`const + lane * l + sum(coefficient * atom)`; atoms are names of loops, or SSA values of quotients."""
+
+    terms: tuple[tuple[Atom, int], ...]
+    const: int
+    lane: int
+
+
+class Indices:
+    """The environment of names. `lanes` is 0 outside a vector loop; `active` lanes of it are inside the extent."""
+
+    def __init__(self, out: Emitter) -> None:
+        """Start without names."""
+        self._out = out
+        self._numbers: dict[str, int] = {}
+        self._ssa: dict[str, str] = {}
+        self._lane_name: str | None = None
+        self.lanes = 0
+        self.active = 0
+
+    # --- names
+
+    @contextmanager
+    def constant(self, name: str, value: int) -> Iterator[None]:
+        """The name is a number inside."""
+        self._numbers[name] = value
+        try:
+            yield
+        finally:
+            del self._numbers[name]
+
+    @contextmanager
+    def variable(self, name: str, ssa: str) -> Iterator[None]:
+        """The name is an SSA value inside."""
+        self._ssa[name] = ssa
+        try:
+            yield
+        finally:
+            del self._ssa[name]
+
+    @contextmanager
+    def vector(self, name: str, lanes: int, active: int) -> Iterator[None]:
+        """The name runs over the lanes inside."""
+        if self._lane_name is not None:
+            msg = f"vector loop {name} stands inside another vector loop"
+            raise CompileError(msg)
+        self._lane_name, self.lanes, self.active = name, lanes, active
+        try:
+            yield
+        finally:
+            self._lane_name, self.lanes, self.active = None, 0, 0
+
+    @contextmanager
+    def at_lane(self, lane: int) -> Iterator[None]:
+        """Inside, the lane loop is a number and there are no vectors."""
+        name, lanes, active = self._lane_name, self.lanes, self.active
+        if name is None:
+            msg = "there is no vector loop here"
+            raise CompileError(msg)
+        self._lane_name, self.lanes, self.active = None, 0, 0
+        try:
+            with self.constant(name, lane):
+                yield
+        finally:
+            self._lane_name, self.lanes, self.active = name, lanes, active
+
+    def each_lane(self) -> list[tuple[int, bool]]:
+        """Each lane and whether it is active."""
+        return [(lane, lane < self.active) for lane in range(self.lanes)]
+
+    def binding(self, index: Index) -> Index:
+        """The index with unrolled loops replaced by their numbers."""
+        return index.substitute({n: Index.of(self._numbers[n]) for n in index.names() if n in self._numbers})
+
+    # --- numbers
+
+    def prepare(self, index: Index) -> Linear:
+        """The expression before any name is looked up, for `resolve`."""
+        return Linear(index.terms, index.const, 0)
+
+    def linear(self, index: Index) -> Linear:
+        """The expression under the names of this moment."""
+        return self.resolve(self.prepare(index))
+
+    def resolve(self, prepared: Linear) -> Linear:
+        """Fold numbers, and set the lane's coefficient apart."""
+        const, lane, terms = prepared.const, 0, []
+        for atom, coefficient in prepared.terms:
+            if not isinstance(atom, str):
+                number = self._quotient(atom)
+                if isinstance(number, int):
+                    const += coefficient * number
+                else:
+                    terms.append((number, coefficient))
+            elif atom in self._numbers:
+                const += coefficient * self._numbers[atom]
+            elif atom == self._lane_name:
+                lane += coefficient
+            else:
+                terms.append((self._ssa[atom], coefficient))
+        return Linear(tuple(terms), const, lane)
+
+    def number(self, linear: Linear, plus: int) -> int | str:
+        """The expression (its lane part left out) plus a number: an integer where it is known, else an SSA value."""
+        if not linear.terms:
+            return linear.const + plus
+        total = ""
+        for atom, coefficient in linear.terms:
+            term = str(atom) if coefficient == 1 else self._cached(f"mul nsw i64 {atom}, {coefficient}")
+            total = term if not total else self._cached(f"add nsw i64 {total}, {term}")
+        offset = linear.const + plus
+        return total if not offset else self._cached(f"add nsw i64 {total}, {offset}")
+
+    def _quotient(self, atom: Atom) -> int | str:
+        if isinstance(atom, str):
+            raise TypeError(atom)
+        inner = self.linear(atom.value)
+        if inner.lane:
+            msg = "a quotient over the lanes of a vector has no vector form"
+            raise LaneDependent(msg)
+        number = self.number(inner, 0)
+        if isinstance(number, int):
+            return number // atom.divisor if isinstance(atom, FloorDiv) else number % atom.divisor
+        word = "udiv" if isinstance(atom, FloorDiv) else "urem"
+        return self._cached(f"{word} i64 {number}, {atom.divisor}")
+
+    def _cached(self, text: str) -> str:
+        known = self._out.remembered(text)
+        return self._out.remember(text, self._out.value(text, "x")) if known is None else known
+
+
+class LaneDependent(CompileError):
+    """An index needs one value per lane; the caller goes lane by lane."""

@@ -1,0 +1,82 @@
+"""Kernel: one candidate as machine code, the same bytes where it is measured and where it ships.
+
+The object defines one function and needs nothing but libm:
+
+    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t begin, int64_t end)
+
+One pointer per Param, in order, then the share of the parallel loop (0 .. parallel_extent) that this caller computes.
+Shares that cover the range without overlap may run at the same time on several threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.packing import Packing, Role
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One pointer of the kernel. `name` is the Workload's operand; `shape` is the memory behind the pointer."""
+
+    name: str
+    role: Role
+    shape: tuple[int, ...]
+    dtype: DType
+    packing: Packing | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes behind the pointer."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Machine code of one Subgraph under one Schedule."""
+
+    symbol: str
+    object_code: bytes
+    params: tuple[Param, ...]
+    parallel_extent: int
+
+
+def kernel_json(kernel: Kernel) -> dict[str, Any]:
+    """JSON form of everything but the object code."""
+    return {
+        "symbol": kernel.symbol,
+        "parallel_extent": kernel.parallel_extent,
+        "params": [
+            {
+                "name": p.name,
+                "role": p.role,
+                "shape": list(p.shape),
+                "dtype": p.dtype.value,
+                "packing": None
+                if p.packing is None
+                else [p.packing.source, list(p.packing.shape), [list(c) for c in p.packing.coefficients]],
+            }
+            for p in kernel.params
+        ],
+    }
+
+
+def kernel_from_json(data: Any, object_code: bytes) -> Kernel:
+    """Inverse of `kernel_json`; raises ValueError, KeyError or TypeError on anything else."""
+    return Kernel(
+        symbol=str(data["symbol"]),
+        object_code=object_code,
+        params=tuple(_param_from_json(p) for p in data["params"]),
+        parallel_extent=int(data["parallel_extent"]),
+    )
+
+
+def _param_from_json(data: Any) -> Param:
+    packing = None
+    if data["packing"] is not None:
+        source, shape, coefficients = data["packing"]
+        packing = Packing(str(source), tuple(shape), tuple(tuple(c) for c in coefficients))
+    return Param(str(data["name"]), data["role"], tuple(data["shape"]), DType(data["dtype"]), packing)

@@ -1,0 +1,64 @@
+"""LLVM, through llvmlite: IR text to object code. The only place that runs its optimiser."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from compiler.errors import CompileError, TargetError
+from compiler.target import Target
+
+def emit_object(ir: str, target: Target) -> bytes:
+    """Optimise and compile a module; raises CompileError with LLVM's own words."""
+    machine = target_machine(target)
+    module = _optimised(ir, machine)
+    return bytes(machine.emit_object(module))
+
+
+def emit_assembly(ir: str, target: Target) -> str:
+    """The optimised module as assembly text."""
+    machine = target_machine(target)
+    return str(machine.emit_assembly(_optimised(ir, machine)))
+
+
+@cache
+def initialise() -> None:
+    """Make every back end of the llvmlite wheel known to LLVM."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def target_machine(target: Target) -> llvm.TargetMachine:
+    """LLVM's description of a Target; raises TargetError where this LLVM does not know it."""
+    return _machine(target, os.getpid())
+
+
+@cache
+def _machine(target: Target, _pid: int) -> llvm.TargetMachine:
+    initialise()
+    try:
+        back_end = llvm.Target.from_triple(target.triple)
+    except RuntimeError as error:
+        msg = f"this LLVM cannot make code for {target.triple}; choose another target"
+        raise TargetError(msg) from error
+    features = ",".join(f"+{f}" for f in target.features)
+    return back_end.create_target_machine(cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="default")
+
+
+def _optimised(ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    try:
+        module = llvm.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        msg = f"LLVM refuses the generated code: {str(error).strip().splitlines()[0]}; please report it with the model"
+        raise CompileError(msg) from error
+    module.triple = machine.triple
+    # The nest is unrolled and vectorised already: LLVM must keep it as it is.
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = options.loop_interleaving = False
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module

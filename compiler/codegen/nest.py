@@ -1,0 +1,146 @@
+"""A LoopNest as the LLVM IR of one function."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.values import Values
+from compiler.errors import CompileError
+from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.scalar import Load
+from compiler.target import Target
+
+BODY_LIMIT = 60_000
+"""Lines of LLVM IR that a kernel may have: beyond it compiling takes seconds and the code misses the cache."""
+
+
+def emit_nest(nest: LoopNest, target: Target) -> str:
+    """The IR module of a nest; raises CompileError where the nest cannot be expressed."""
+    return _Nest(nest, target).module()
+
+
+class _Nest:
+    def __init__(self, nest: LoopNest, target: Target) -> None:
+        self._nest, self._target = nest, target
+        self._out = Emitter()
+        for buffer in nest.buffers:
+            if buffer.role is None and buffer.scope != "register":
+                msg = f"kernel {nest.name} keeps {buffer.name} in memory of its own; compute it at its consumer"
+                raise CompileError(msg)
+        self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
+        self._values = Values(self._out, target, nest.by_name, self._pointers)
+        self._stores: dict[int, tuple[Store, Load]] = {}
+
+    def module(self) -> str:
+        self._root(self._nest.body)
+        self._out.emit("ret void")
+        vector_bits = 8 * self._target.vector_bytes
+        params = ", ".join(
+            f"ptr noalias nocapture {'writeonly' if b.role == 'output' else 'readonly'} {self._pointers[b.name]}"
+            for b in self._nest.params
+        )
+        head = f"define void @{self._nest.name}({params}, i64 %begin, i64 %end) #0 {{\nentry:"
+        attributes = (
+            'attributes #0 = { nounwind "no-trapping-math"="true" '
+            f'"prefer-vector-width"="{vector_bits}" "min-legal-vector-width"="{vector_bits}" }}'
+        )
+        body = [head, *self._out.allocas, *self._out.lines, "}", attributes]
+        return "\n".join([*sorted(self._out.declarations), *body]) + "\n"
+
+    def _root(self, body: Stmt) -> None:
+        """The parallel loop over this caller's share; without one, the whole body belongs to share 0."""
+        if isinstance(body, For) and body.kind is LoopKind.PARALLEL:
+            var, inner = body.var, body.body
+        else:
+            var, inner = "", body
+        with self._out.loop("%begin", "%end", runs=False) as index, self._values.indices.variable(var, index):
+            self._statement(inner)
+
+    def _statement(self, stmt: Stmt) -> None:
+        if len(self._out.lines) > BODY_LIMIT:
+            msg = f"kernel {self._nest.name} unrolls to more than {BODY_LIMIT} instructions; unroll less"
+            raise CompileError(msg)
+        match stmt:
+            case For(_, _, LoopKind.SERIAL, _):
+                self._serial(stmt)
+            case For(_, _, LoopKind.UNROLLED, _):
+                self._unrolled(stmt)
+            case For(_, _, LoopKind.VECTOR, _):
+                self._vector(stmt)
+            case For(var, _, kind, _):
+                msg = f"loop {var} is {kind.value}, which the CPU code generator takes at the root only"
+                raise CompileError(msg)
+            case Let(var, value, _, body):
+                number = self._values.indices.number(self._values.indices.linear(value), 0)
+                if isinstance(number, int):
+                    with self._values.indices.constant(var, number):
+                        self._statement(body)
+                else:
+                    with self._values.indices.variable(var, number):
+                        self._statement(body)
+            case If():
+                self._if(stmt)
+            case Store():
+                self._store(stmt)
+            case Block(statements):
+                for statement in statements:
+                    self._statement(statement)
+            case _:
+                assert_never(stmt)
+
+    def _extent(self, extent: Extent) -> int | str:
+        """Iterations: a number, or an SSA value where a bound depends on a serial loop."""
+        if extent.bound is None:
+            return extent.limit
+        bound = self._values.indices.number(self._values.indices.linear(extent.bound), 0)
+        if isinstance(bound, int):
+            return max(0, min(extent.limit, bound))
+        self._out.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+        return self._out.value(f"call i64 @llvm.smin.i64(i64 {bound}, i64 {extent.limit})")
+
+    def _serial(self, stmt: For) -> None:
+        stop = self._extent(stmt.extent)
+        if stop == 0:
+            return
+        runs = isinstance(stop, int)
+        with self._out.loop("0", str(stop), runs=runs) as index, self._values.indices.variable(stmt.var, index):
+            self._statement(stmt.body)
+
+    def _unrolled(self, stmt: For) -> None:
+        stop = self._extent(stmt.extent)
+        if not isinstance(stop, int):
+            msg = f"unrolled loop {stmt.var} has an extent that is only known at run time"
+            raise CompileError(msg)
+        for value in range(stop):
+            with self._values.indices.constant(stmt.var, value):
+                self._statement(stmt.body)
+
+    def _vector(self, stmt: For) -> None:
+        active = self._extent(stmt.extent)
+        if not isinstance(active, int):
+            msg = f"vector loop {stmt.var} has an extent that is only known at run time"
+            raise CompileError(msg)
+        if active:
+            with self._values.indices.vector(stmt.var, stmt.extent.limit, active):
+                self._statement(stmt.body)
+
+    def _if(self, stmt: If) -> None:
+        out, indices = self._out, self._values.indices
+        number = indices.number(indices.linear(stmt.condition.index), -stmt.condition.low)
+        width = stmt.condition.high - stmt.condition.low
+        if isinstance(number, int):
+            self._statement(stmt.then if 0 <= number < width else stmt.otherwise)
+            return
+        then, otherwise, merge = out.label("then"), out.label("else"), out.label("merge")
+        out.branch_if(out.value(f"icmp ult i64 {number}, {width}"), then, otherwise)
+        for label, branch in ((then, stmt.then), (otherwise, stmt.otherwise)):
+            out.start_block(label)
+            with out.region():
+                self._statement(branch)
+            out.branch(merge)
+        out.start_block(merge)
+
+    def _store(self, stmt: Store) -> None:
+        known = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
+        self._values.store(stmt.buffer, known[1], self._values.value(stmt.value))

@@ -1,0 +1,66 @@
+"""LLVM's names of our types, constants and operations."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from compiler.dtype import DType
+
+SCALAR: Mapping[DType, str] = {
+    DType.F32: "float",
+    DType.F64: "double",
+    DType.I8: "i8",
+    DType.U8: "i8",
+    DType.I32: "i32",
+    DType.I64: "i64",
+    DType.BOOL: "i8",
+}
+
+_FLOAT_BINARY: Mapping[str, str] = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_INT_BINARY: Mapping[str, str] = {"add": "add", "sub": "sub", "mul": "mul"}
+_FLOAT_INTRINSICS: Mapping[str, str] = {
+    "max": "maximum",
+    "min": "minimum",
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+}
+
+
+def llvm_type(dtype: DType, lanes: int) -> str:
+    """`float`, or `<16 x float>` where lanes > 0."""
+    return f"<{lanes} x {SCALAR[dtype]}>" if lanes else SCALAR[dtype]
+
+
+def suffix(dtype: DType, lanes: int) -> str:
+    """Overload suffix of an intrinsic: f32, v16f32, i64, ..."""
+    scalar = {DType.F32: "f32", DType.F64: "f64"}.get(dtype, f"i{8 * dtype.size_bytes}")
+    return f"v{lanes}{scalar}" if lanes else scalar
+
+
+def literal(value: float | int, dtype: DType, lanes: int = 0) -> str:
+    """A constant; floats as the exact bits of a double, as LLVM wants them."""
+    if dtype is DType.F32:
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    if dtype.is_float:
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
+    else:
+        text = str(int(value))
+    return f"splat ({SCALAR[dtype]} {text})" if lanes else text
+
+
+def float_binary(op: str) -> str | None:
+    """Instruction of a float operation, where there is one."""
+    return _FLOAT_BINARY.get(op)
+
+
+def int_binary(op: str) -> str | None:
+    """Instruction of an integer operation, where there is one."""
+    return _INT_BINARY.get(op)
+
+
+def float_intrinsic(op: str) -> str | None:
+    """Intrinsic of a float operation, where there is one; all of them propagate NaN as ONNX and NumPy do."""
+    return _FLOAT_INTRINSICS.get(op)

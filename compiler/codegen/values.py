@@ -1,0 +1,326 @@
+"""Scalar expressions as LLVM values: loads, arithmetic, guards; each scalar or a vector over the lane loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.indices import Indices, LaneDependent, Linear
+from compiler.codegen.types import float_binary, float_intrinsic, int_binary, literal, llvm_type, suffix
+from compiler.dtype import DType
+from compiler.errors import CompileError
+from compiler.loop.ir import Buffer
+from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load
+from compiler.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value (or literal); lanes 0 for a scalar."""
+
+    text: str
+    dtype: DType
+    lanes: int
+
+    @property
+    def llvm_type(self) -> str:
+        """Its LLVM type."""
+        return llvm_type(self.dtype, self.lanes)
+
+
+class Values:
+    """Emits expressions. Knows where the buffers are and which loop runs over the lanes."""
+
+    def __init__(self, out: Emitter, target: Target, buffers: dict[str, Buffer], pointers: dict[str, str]) -> None:
+        """`pointers`: SSA name of each global buffer."""
+        self._out, self._target, self._buffers, self._pointers = out, target, buffers, pointers
+        self.indices = Indices(out)
+        self._slots: dict[tuple[str, int, int], str] = {}
+        self._linear: dict[int, tuple[object, Linear]] = {}
+        self._has_fma = bool({"fma", "neon", "avx512f"} & set(target.features))
+
+    # --- expressions
+
+    def value(self, expr: Expr) -> Value:
+        """Emit an expression."""
+        match expr:
+            case Const(value, dtype):
+                return Value(literal(value, dtype), dtype, 0)
+            case Load():
+                return self._load(expr)
+            case Apply(op, args):
+                return self._apply(op, args)
+            case Guard():
+                return self._guard(expr)
+            case Cast(inner, dtype):
+                return self._cast(self.value(inner), dtype)
+            case _:
+                assert_never(expr)
+
+    def broadcast(self, value: Value, lanes: int) -> Value:
+        """The value in every lane; a vector stays as it is."""
+        if value.lanes or not lanes:
+            return value
+        if not value.text.startswith("%"):
+            text = f"splat ({llvm_type(value.dtype, 0)} {value.text})"
+            return Value(text, value.dtype, lanes)
+        key = ("broadcast", value.text, lanes)
+        known = self._out.remembered(key)
+        if known is None:
+            kind = llvm_type(value.dtype, lanes)
+            one = self._out.value(f"insertelement {kind} poison, {llvm_type(value.dtype, 0)} {value.text}, i64 0")
+            zeros = f"<{lanes} x i32> zeroinitializer"
+            known = self._out.remember(key, self._out.value(f"shufflevector {kind} {one}, {kind} poison, {zeros}"))
+        return Value(known, value.dtype, lanes)
+
+    def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
+        if op == "add" and self._has_fma:
+            for addend, product in (args, args[::-1]):
+                if isinstance(product, Apply) and product.op == "mul":
+                    parts = [self.value(a) for a in (*product.args, addend)]
+                    if all(part.dtype.is_float for part in parts):
+                        return self._intrinsic("fma", parts)
+        if op in ("max", "min") and any(isinstance(a, Const) for a in args):
+            return self._clamp(op, args)
+        return self._operation(op, [self.value(a) for a in args])
+
+    def _operation(self, op: str, parts: list[Value]) -> Value:
+        dtype = parts[0].dtype
+        lanes = max(p.lanes for p in parts)
+        parts = [self.broadcast(p, lanes) for p in parts]
+        kind = parts[0].llvm_type
+        if op == "neg":
+            text = f"fneg {kind} {parts[0].text}" if dtype.is_float else f"sub {kind} zeroinitializer, {parts[0].text}"
+            return Value(self._out.value(text), dtype, lanes)
+        instruction = float_binary(op) if dtype.is_float else int_binary(op)
+        if instruction is not None:
+            return Value(self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes)
+        if dtype.is_float and float_intrinsic(op) is not None:
+            return self._intrinsic(float_intrinsic(op) or op, parts)
+        if op in ("max", "min"):
+            sign = "u" if dtype is DType.U8 else "s"
+            return self._intrinsic(f"{sign}{op}", parts)
+        msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
+        raise CompileError(msg)
+
+    def _clamp(self, op: str, args: tuple[Expr, ...]) -> Value:
+        """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""
+        constant, other = args if isinstance(args[0], Const) else args[::-1]
+        limit, value = self.value(constant), self.value(other)
+        if not value.dtype.is_float:
+            return self._operation(op, [limit, value])
+        limit = self.broadcast(limit, value.lanes)
+        kind = value.llvm_type
+        test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {limit.text}, {value.text}")
+        bits = f"<{value.lanes} x i1>" if value.lanes else "i1"
+        return Value(
+            self._out.value(f"select {bits} {test}, {kind} {limit.text}, {kind} {value.text}"), value.dtype, value.lanes
+        )
+
+    def _intrinsic(self, name: str, parts: list[Value]) -> Value:
+        lanes, dtype = max(p.lanes for p in parts), parts[0].dtype
+        parts = [self.broadcast(p, lanes) for p in parts]
+        kind = llvm_type(dtype, lanes)
+        function = f"@llvm.{name}.{suffix(dtype, lanes)}"
+        self._out.declarations.add(f"declare {kind} {function}({', '.join([kind] * len(parts))})")
+        arguments = ", ".join(f"{kind} {p.text}" for p in parts)
+        return Value(self._out.value(f"call {kind} {function}({arguments})"), dtype, lanes)
+
+    def _cast(self, value: Value, dtype: DType) -> Value:
+        if value.dtype is dtype:
+            return value
+        if not value.text.startswith("%"):
+            msg = f"a constant of type {value.dtype.value} is cast to {dtype.value}; fold it first"
+            raise CompileError(msg)
+        before, after = value.dtype, dtype
+        if before.is_float and after.is_float:
+            word = "fpext" if after.size_bytes > before.size_bytes else "fptrunc"
+        elif after.is_float:
+            word = "uitofp" if before in (DType.U8, DType.BOOL) else "sitofp"
+        elif before.is_float:
+            word = "fptoui" if after is DType.U8 else "fptosi"
+        elif after.size_bytes > before.size_bytes:
+            word = "zext" if before in (DType.U8, DType.BOOL) else "sext"
+        else:
+            word = "trunc" if after.size_bytes < before.size_bytes else "bitcast"
+        text = f"{word} {value.llvm_type} {value.text} to {llvm_type(after, value.lanes)}"
+        return Value(self._out.value(text), dtype, value.lanes)
+
+    # --- guards
+
+    def _guard(self, guard: Guard) -> Value:
+        try:
+            bounds = [(b, self.indices.linear(b.index)) for b in guard.bounds]
+        except LaneDependent:
+            return self._lane_by_lane(guard)
+        if any(linear.lane for _, linear in bounds):
+            return self._lane_by_lane(guard)
+        tests = []
+        for bound, linear in bounds:
+            number = self.indices.number(linear, -bound.low)
+            if isinstance(number, int):
+                if not 0 <= number < bound.high - bound.low:
+                    return self.value(guard.outside)
+                continue
+            tests.append(self._out.value(f"icmp ult i64 {number}, {bound.high - bound.low}"))
+        if not tests:
+            return self.value(guard.inside)
+        condition = tests[0]
+        for test in tests[1:]:
+            condition = self._out.value(f"and i1 {condition}, {test}")
+        return self._choose(condition, guard)
+
+    def _choose(self, condition: str, guard: Guard) -> Value:
+        out = self._out
+        outside = self.value(guard.outside)
+        before = out.block
+        inside_label, merge = out.label("inside"), out.label("merge")
+        out.branch_if(condition, inside_label, merge)
+        out.start_block(inside_label)
+        with out.region():
+            inside = self.value(guard.inside)
+            if outside.lanes and not inside.lanes:
+                inside = self.broadcast(inside, outside.lanes)
+        if inside.lanes and not outside.lanes:
+            if outside.text.startswith("%"):
+                msg = "a guard with a vector inside needs a constant or vector outside"
+                raise CompileError(msg)
+            outside = self.broadcast(outside, inside.lanes)
+        last = out.block
+        out.branch(merge)
+        out.start_block(merge)
+        arms = f"[ {outside.text}, %{before} ], [ {inside.text}, %{last} ]"
+        return Value(out.value(f"phi {inside.llvm_type} {arms}"), inside.dtype, inside.lanes)
+
+    # --- memory
+
+    def _load(self, load: Load) -> Value:
+        buffer = self._buffers[load.buffer]
+        try:
+            linear = self._flat(load, buffer)
+        except LaneDependent:
+            return self._lane_by_lane(load)
+        if buffer.scope == "register":
+            return self._load_register(buffer, linear)
+        if linear.lane not in (0, 1):
+            return self._lane_by_lane(load)
+        lanes = self.indices.lanes if linear.lane else 0
+        key = ("load", buffer.name, linear, self.indices.active)
+        known = self._out.remembered(key)
+        if known is None:
+            loaded = self._load_global(buffer, linear, lanes)
+            known = loaded if buffer.role == "output" else self._out.remember(key, loaded)
+        return Value(known, buffer.dtype, lanes)
+
+    def _load_global(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
+        pointer = self._pointer(buffer, linear)
+        kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
+        masked = lanes and self.indices.active < lanes and buffer.packing is None
+        if not masked:
+            return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
+        function = f"@llvm.masked.load.{suffix(buffer.dtype, lanes)}.p0"
+        bits = f"<{lanes} x i1>"
+        self._out.declarations.add(f"declare {kind} {function}(ptr, i32 immarg, {bits}, {kind})")
+        arguments = f"ptr {pointer}, i32 {align}, {bits} {self._mask()}, {kind} zeroinitializer"
+        return self._out.value(f"call {kind} {function}({arguments})")
+
+    def store(self, buffer_name: str, load: Load, value: Value) -> None:
+        """Emit `buffer[indices] = value`; `load` carries the indices."""
+        buffer = self._buffers[buffer_name]
+        try:
+            linear = self._flat(load, buffer)
+        except LaneDependent:
+            self._store_lane_by_lane(buffer, load, value)
+            return
+        value = self._cast(value, buffer.dtype) if value.dtype is not buffer.dtype else value
+        if buffer.scope == "register":
+            lanes = self.indices.lanes if linear.lane else 0
+            value = self.broadcast(value, lanes)
+            slot = self._slot(buffer, linear, lanes)
+            self._out.emit(f"store {value.llvm_type} {value.text}, ptr {slot}, align {self._slot_align(buffer, lanes)}")
+        elif self.indices.lanes and linear.lane != 1:
+            self._store_lane_by_lane(buffer, load, value)
+        else:
+            self._store_global(buffer, linear, self.broadcast(value, self.indices.lanes))
+
+    def _store_global(self, buffer: Buffer, linear: Linear, value: Value) -> None:
+        pointer, align = self._pointer(buffer, linear), buffer.dtype.size_bytes
+        if not value.lanes or self.indices.active == value.lanes:
+            self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
+            return
+        function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"
+        bits = f"<{value.lanes} x i1>"
+        self._out.declarations.add(f"declare void {function}({value.llvm_type}, ptr, i32 immarg, {bits})")
+        arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {self._mask()}"
+        self._out.emit(f"call void {function}({arguments})")
+
+    def _store_lane_by_lane(self, buffer: Buffer, load: Load, value: Value) -> None:
+        for lane, active in self.indices.each_lane():
+            if not active:
+                continue
+            one = value
+            if value.lanes:
+                text = self._out.value(f"extractelement {value.llvm_type} {value.text}, i64 {lane}")
+                one = Value(text, value.dtype, 0)
+            with self.indices.at_lane(lane):
+                self._store_global(buffer, self._flat(load, buffer), one)
+
+    def _lane_by_lane(self, expr: Expr) -> Value:
+        """A vector built from one scalar value per lane: gathers, and guards that differ between lanes."""
+        lanes = self.indices.lanes
+        vector, dtype = "poison", DType.F32
+        for lane, active in self.indices.each_lane():
+            if not active:
+                continue
+            with self.indices.at_lane(lane):
+                one = self.value(expr)
+            dtype = one.dtype
+            kind = llvm_type(dtype, lanes)
+            vector = self._out.value(f"insertelement {kind} {vector}, {llvm_type(dtype, 0)} {one.text}, i64 {lane}")
+        return Value(vector, dtype, lanes)
+
+    def _load_register(self, buffer: Buffer, linear: Linear) -> Value:
+        lanes = self.indices.lanes if linear.lane else 0
+        slot = self._slot(buffer, linear, lanes)
+        kind = llvm_type(buffer.dtype, lanes)
+        text = self._out.value(f"load {kind}, ptr {slot}, align {self._slot_align(buffer, lanes)}")
+        return Value(text, buffer.dtype, lanes)
+
+    def _slot(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
+        if linear.terms or linear.lane not in (0, 1):
+            msg = f"register buffer {buffer.name} is addressed by a loop that is neither unrolled nor a vector"
+            raise CompileError(msg)
+        key = (buffer.name, linear.const, lanes)
+        if key not in self._slots:
+            self._slots[key] = self._out.alloca(llvm_type(buffer.dtype, lanes), self._slot_align(buffer, lanes))
+        return self._slots[key]
+
+    def _slot_align(self, buffer: Buffer, lanes: int) -> int:
+        return buffer.dtype.size_bytes * max(1, lanes)
+
+    def _flat(self, load: Load, buffer: Buffer) -> Linear:
+        """The offset in elements; the flattened expression is made once per load, however often it is unrolled."""
+        known = self._linear.get(id(load))
+        if known is None:
+            known = (load, self.indices.prepare(buffer.flat(load.indices)))
+            self._linear[id(load)] = known
+        return self.indices.resolve(known[1])
+
+    def _pointer(self, buffer: Buffer, linear: Linear) -> str:
+        key = ("pointer", buffer.name, linear.terms)
+        element = llvm_type(buffer.dtype, 0)
+        base = self._out.remembered(key)
+        if base is None:
+            base = self._pointers[buffer.name]
+            if linear.terms:
+                offset = self.indices.number(Linear(linear.terms, 0, 0), 0)
+                base = self._out.value(f"getelementptr inbounds {element}, ptr {base}, i64 {offset}", "p")
+            self._out.remember(key, base)
+        if not linear.const:
+            return base
+        return self._out.value(f"getelementptr inbounds {element}, ptr {base}, i64 {linear.const}", "p")
+
+    def _mask(self) -> str:
+        bits = ("i1 true" if lane < self.indices.active else "i1 false" for lane in range(self.indices.lanes))
+        return f"<{', '.join(bits)}>"

@@ -1,0 +1,1 @@
+"""ModelProto to Graph, a file per operator family."""

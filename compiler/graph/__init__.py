@@ -1,0 +1,1 @@
+"""The Graph, its printer and verifier; a pass a file."""

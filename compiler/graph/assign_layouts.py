@@ -1,0 +1,110 @@
+"""Assign layouts: how each value of a Graph lies in memory.
+
+Anchors vote for the innermost dimension of what they read and write (compiler.graph.layout_votes). Values that maps and
+aligned movements connect position by position share their votes, so that nothing is transposed in between; the
+majority wins. In a convolutional network every activation becomes channels-last. Inputs and outputs of the model stay
+row-major.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Set
+
+from compiler.graph.halo import zero_halos
+from compiler.graph.ir import Graph, Node
+from compiler.graph.layout import Layout
+from compiler.graph.layout_votes import Vote, votes
+from compiler.index import Index
+from compiler.scalar import loads
+
+
+def assign_layouts(graph: Graph) -> dict[str, Layout]:
+    """The Layout of every value that is not a constant.
+
+    Raises:
+        InputError: an extent is symbolic.
+    """
+    return _layouts(graph, {*graph.inputs, *graph.outputs})
+
+
+def wished_layouts(graph: Graph) -> dict[str, Layout]:
+    """The layouts that values would have if outputs of the model could have any (compiler.graph.insert_copies)."""
+    return _layouts(graph, set(graph.inputs))
+
+
+def _layouts(graph: Graph, pinned: Set[str]) -> dict[str, Layout]:
+    types = graph.types()
+    halos = zero_halos(graph)
+    innermost = _innermost(graph, pinned)
+    found: dict[str, Layout] = {}
+    for value in (*graph.inputs, *(node.output for node in graph.nodes)):
+        shape = types[value].shape
+        plain = Layout.plain(len(shape))
+        if value in pinned:
+            found[value] = plain
+            continue
+        before, after = halos.get(value, (plain.before, plain.after))
+        found[value] = Layout(_order(shape, innermost.get(value)), before, after)
+    return found
+
+
+def _order(shape: tuple[Index, ...], innermost: int | None) -> tuple[int, ...]:
+    """Row-major, but for one dimension that goes last; row-major too where that changes no address."""
+    plain = tuple(range(len(shape)))
+    if innermost is None or len(shape) <= 2:
+        return plain
+    order = (*(d for d in plain if d != innermost), innermost)
+    extended = [d for d in order if shape[d].constant != 1]
+    return plain if extended == sorted(extended) else order
+
+
+def _innermost(graph: Graph, pinned: Set[str]) -> dict[str, int]:
+    leaders = _Leaders()
+    cast: dict[str, list[Vote]] = {}
+    ballots: list[Vote] = []
+    for node in graph.nodes:
+        voted = tuple(votes(node, graph.constants))
+        ballots.extend(voted)
+        if not voted:
+            for value in _aligned(node) - graph.constants.keys():
+                if value not in pinned and node.output not in pinned:
+                    leaders.join(node.output, value)
+    for vote in ballots:
+        if vote.value not in pinned:
+            cast.setdefault(leaders.find(vote.value), []).append(vote)
+    winners = {leader: _majority(group) for leader, group in cast.items()}
+    values = [node.output for node in graph.nodes if node.output not in pinned]
+    return {v: winners[leaders.find(v)] for v in values if leaders.find(v) in winners}
+
+
+def _aligned(node: Node) -> set[str]:
+    """Values of the output's rank whose every dimension is indexed by the output's axis of that position."""
+    axes = [a.name for a in node.compute.axes]
+    reduced = {a.name for a in node.compute.reduce_axes}
+    return {
+        load.buffer
+        for load in loads(node.compute.body)
+        if len(load.indices) == len(axes)
+        and all(index.names() <= {name, *reduced} for index, name in zip(load.indices, axes, strict=True))
+    }
+
+
+def _majority(ballots: list[Vote]) -> int:
+    strong = [vote for vote in ballots if vote.contraction] or ballots
+    return Counter(vote.dim for vote in strong).most_common(1)[0][0]
+
+
+class _Leaders:
+    """Disjoint sets of values."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def find(self, value: str) -> str:
+        while (parent := self._parent.get(value, value)) != value:
+            value = parent
+        return value
+
+    def join(self, a: str, b: str) -> None:
+        self._parent[self.find(a)] = self.find(b)

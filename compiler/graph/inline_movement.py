@@ -1,0 +1,87 @@
+"""Inline movements: whoever reads a reshaped, transposed, sliced or padded value reads the original instead.
+
+    t[a0, a1] = x[a1, a0]; y[a0, a1] = neg(t[a0, a1])   →   y[a0, a1] = neg(x[a1, a0])
+
+Only where it costs nothing: indices stay affine, and no test enters a loop that had none, except zero padding in
+front of a reduction, which layouts and schedules know how to remove. Outputs of the graph stay computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from compiler.graph.ir import Compute, ComputeKind, Graph, Node
+from compiler.graph.scalar_rules import simplified
+from compiler.scalar import Const, Expr, Guard, Load, rewrite, substitute, walk
+
+
+@dataclass(frozen=True, slots=True)
+class InlineMovements:
+    """Movements that nobody reads any more are left for dead code elimination."""
+
+    name: str = "inline-movements"
+
+    def run(self, graph: Graph) -> Graph:
+        """In topological order, so that chains of movements collapse."""
+        movements: dict[str, Node] = {}
+        nodes: list[Node] = []
+        for old in graph.nodes:
+            node = _with_movements_inlined(old, movements)
+            if node.compute.kind is ComputeKind.MOVEMENT and _is_static(node.compute):
+                movements[node.output] = node
+            nodes.append(node)
+        if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.with_nodes(tuple(nodes))
+
+
+def _with_movements_inlined(node: Node, movements: Mapping[str, Node]) -> Node:
+    for value in node.compute.reads:
+        if value in movements and _is_static(node.compute):
+            inlined = _inlined(node.compute, value, movements[value].compute)
+            if _is_as_cheap(inlined, node.compute):
+                node = replace(node, compute=inlined)
+    return node
+
+
+def _inlined(compute: Compute, value: str, movement: Compute) -> Compute:
+    def rule(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Load) or expr.buffer != value:
+            return None
+        names = (a.name for a in movement.axes)
+        return substitute(movement.body, dict(zip(names, expr.indices, strict=True)))
+
+    return replace(compute, body=simplified(rewrite(compute.body, rule), compute.ranges, {}))
+
+
+def _is_as_cheap(inlined: Compute, before: Compute) -> bool:
+    if inlined.kind is not before.kind or not _is_affine(inlined.body):
+        return False
+    guards = _guards(inlined.body)
+    if guards == _guards(before.body):
+        return True
+    # One guarded load per factor, with a literal outside: what padding in front of a window looks like.
+    plain = all(
+        isinstance(e.inside, Load) and isinstance(e.outside, Const)
+        for e in walk(inlined.body)
+        if isinstance(e, Guard)
+    )
+    return before.reducer is not None and plain
+
+
+def _guards(body: Expr) -> int:
+    return sum(isinstance(e, Guard) for e in walk(body))
+
+
+def _is_affine(body: Expr) -> bool:
+    for e in walk(body):
+        if isinstance(e, Load) and not all(index.is_affine() for index in e.indices):
+            return False
+        if isinstance(e, Guard) and not all(bound.index.is_affine() for bound in e.bounds):
+            return False
+    return True
+
+
+def _is_static(compute: Compute) -> bool:
+    return all(a.extent.constant is not None for a in (*compute.axes, *compute.reduce_axes))

@@ -1,0 +1,244 @@
+"""Algebra of scalar expressions, as rules that give a smaller expression or None.
+
+Every rule is exact in IEEE arithmetic, NaN and infinities included (the sign of a zero aside): x * 0 is not 0, and
+sums are never reordered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.index import Ranges
+from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load, rewrite
+
+Interval = tuple[float, float]
+"""Values that an expression can have when it is not NaN, both ends included."""
+
+UNKNOWN: Interval = (-math.inf, math.inf)
+
+
+def simplified(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr:
+    """The smallest expression that the rules reach; the same object where none applies.
+
+    Args:
+        expr: body of a Compute.
+        ranges: extents of its axes.
+        known: interval of the elements of some buffers.
+    """
+
+    def rule(e: Expr) -> Expr | None:
+        return _simplify(e, ranges, known)
+
+    while True:
+        smaller = rewrite(expr, rule)
+        if smaller is expr:
+            return expr
+        expr = smaller
+
+
+def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
+    """Bounds of the value, from literals and from what is known of the buffers."""
+    match expr:
+        case Const(value, _):
+            return (float(value), float(value))
+        case Load(buffer, _):
+            return known.get(buffer, UNKNOWN)
+        case Guard(_, inside, outside):
+            (a, b), (c, d) = interval(inside, known), interval(outside, known)
+            return min(a, c), max(b, d)
+        case Apply("abs" | "sqrt", _):
+            return 0.0, math.inf
+        case Apply("neg", (x,)):
+            low, high = interval(x, known)
+            return -high, -low
+        case Apply("max" | "min" as op, (x, y)):
+            (a, b), (c, d) = interval(x, known), interval(y, known)
+            pick = max if op == "max" else min
+            return pick(a, c), pick(b, d)
+        case _:
+            return UNKNOWN
+
+
+def _simplify(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr | None:
+    match expr:
+        case Apply(_, args) if args and all(isinstance(a, Const) for a in args):
+            return _folded(expr)
+        case Apply("max" | "min", _):
+            return _clamp(expr, known)
+        case Apply(op, _) if op in _RULES:
+            return _RULES[op](expr.args)
+        case Guard():
+            return _guard(expr, ranges)
+        case Cast(Const(value, _), DType.F32):
+            return Const(float(np.float32(value)))
+        case Load(buffer, indices):
+            simple = tuple(i if i.is_affine() else i.simplify(ranges) for i in indices)
+            return None if simple == indices else Load(buffer, simple)
+        case _:
+            return None
+
+
+def _folded(expr: Apply) -> Expr | None:
+    """The literal, computed as the machine would: in the type of its arguments."""
+    values = [arg for arg in expr.args if isinstance(arg, Const)]
+    if any(v.dtype is not DType.F32 for v in values):
+        return None
+    with np.errstate(all="ignore"):
+        result = float(OPS[expr.op].evaluate(*(np.float32(v.value) for v in values)))
+    return None if math.isnan(result) else Const(result)
+
+
+def _is(expr: Expr, value: float) -> bool:
+    return isinstance(expr, Const) and expr.value == value
+
+
+def _add(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (x, zero) if _is(zero, 0.0):
+            return x
+        case (zero, x) if _is(zero, 0.0):
+            return x
+        case (x, Apply("neg", (y,))):
+            return Apply("sub", (x, y))
+        case (Apply("neg", (y,)), x):
+            return Apply("sub", (x, y))
+        case _:
+            return None
+
+
+def _sub(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (x, zero) if _is(zero, 0.0):
+            return x
+        case (x, Apply("neg", (y,))):
+            return Apply("add", (x, y))
+        case _:
+            return None
+
+
+def _mul(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (x, factor) if _is(factor, 1.0):
+            return x
+        case (factor, x) if _is(factor, 1.0):
+            return x
+        case (x, factor) if _is(factor, -1.0):
+            return Apply("neg", (x,))
+        case (factor, x) if _is(factor, -1.0):
+            return Apply("neg", (x,))
+        case (Apply("neg", (x,)), Apply("neg", (y,))):
+            return Apply("mul", (x, y))
+        case _:
+            return None
+
+
+def _div(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (x, divisor) if _is(divisor, 1.0):
+            return x
+        case (x, Const(value, DType.F32)) if _has_exact_reciprocal(float(value)):
+            return Apply("mul", (x, Const(1.0 / value)))
+        case _:
+            return None
+
+
+def _has_exact_reciprocal(value: float) -> bool:
+    """Powers of two, away from where the reciprocal leaves the normal f32 numbers."""
+    mantissa, exponent = math.frexp(value)
+    return abs(mantissa) == 0.5 and abs(exponent) < 100
+
+
+def _neg(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (Apply("neg", (x,)),):
+            return x
+        case (Apply("sub", (x, y)),):
+            return Apply("sub", (y, x))
+        case _:
+            return None
+
+
+def _abs(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (Apply("neg" | "abs", (x,)),):
+            return Apply("abs", (x,))
+        case _:
+            return None
+
+
+def _whole(args: tuple[Expr, ...]) -> Expr | None:
+    """Rounding what is whole already."""
+    match args:
+        case (Apply("floor" | "ceil", _) as x,):
+            return x
+        case _:
+            return None
+
+
+_RULES: Mapping[str, Callable[[tuple[Expr, ...]], Expr | None]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": _neg,
+    "abs": _abs,
+    "floor": _whole,
+    "ceil": _whole,
+}
+
+
+def _clamp(expr: Apply, known: Mapping[str, Interval]) -> Expr | None:
+    """max(x, c) is x where x never is smaller; max(max(x, c), d) is max(x, e). The same for min."""
+    x, y = expr.args
+    if isinstance(x, Const):
+        x, y = y, x
+    if x == y:
+        return x
+    if not isinstance(y, Const) or math.isnan(y.value):
+        return None
+    low, high = interval(x, known)
+    if (expr.op == "max" and low >= y.value) or (expr.op == "min" and high <= y.value):
+        return x
+    match x:
+        case Apply(op, (inner, Const(other, y.dtype))) | Apply(op, (Const(other, y.dtype), inner)) if (
+            op == expr.op and not math.isnan(other)
+        ):
+            pick = max if op == "max" else min
+            return Apply(op, (inner, Const(pick(other, y.value), y.dtype)))
+        case _:
+            return None
+
+
+def _guard(guard: Guard, ranges: Ranges) -> Expr | None:
+    bounds, inside = guard.bounds, guard.inside
+    if isinstance(inside, Guard) and inside.outside == guard.outside:
+        bounds, inside = (*inside.bounds, *bounds), inside.inside
+    merged = _merged(bounds, ranges)
+    if merged is None or guard.outside == inside:
+        return guard.outside
+    if not merged:
+        return inside
+    return None if merged == guard.bounds else Guard(merged, inside, guard.outside)
+
+
+def _merged(bounds: tuple[Bound, ...], ranges: Ranges) -> tuple[Bound, ...] | None:
+    """One bound per index, without those that always hold; None where one never does."""
+    kept: list[Bound] = []
+    for bound in bounds:
+        index = bound.index if bound.index.is_affine() else bound.index.simplify(ranges)
+        low, high = bound.low, bound.high
+        for place, other in enumerate(kept):
+            shift = (other.index - index).constant
+            if shift is not None:
+                kept[place] = Bound(other.index, max(low + shift, other.low), min(high + shift, other.high))
+                break
+        else:
+            kept.append(Bound(index, low, high))
+    spans = [b.index.bounds(ranges) for b in kept]
+    if any(h < b.low or l >= b.high or b.low >= b.high for b, (l, h) in zip(kept, spans, strict=True)):
+        return None
+    return tuple(b for b, (l, h) in zip(kept, spans, strict=True) if l < b.low or h >= b.high)

@@ -1,0 +1,145 @@
+"""What makes a Graph valid; runs between passes.
+
+names     every value is defined once, before it is read; axes of a Compute are distinct
+shapes    a load has one index per dimension; extents are positive
+indices   use only the axes of their Compute (and symbols), and stay inside the buffer where no Guard protects them
+scalars   operations and reducers are known, with the right number of arguments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from compiler.errors import CompileError
+from compiler.graph.ir import Compute, Graph, Node, TensorType
+from compiler.index import Index, Ranges
+from compiler.scalar import OPS, REDUCERS, Apply, Bound, Cast, Const, Expr, Guard, Load, children, walk
+
+Bounds = tuple[Bound, ...]
+
+
+def verify_graph(graph: Graph) -> None:
+    """Raises CompileError naming the first node that breaks a rule."""
+    known = _sources(graph)
+    symbols = frozenset(symbol.name for symbol in graph.symbols)
+    for node in graph.nodes:
+        if node.output in known:
+            raise _error(node, f"defines {node.output!r}, which is defined already")
+        for value in node.compute.reads:
+            if value not in known:
+                raise _error(node, f"reads {value!r} before it is defined")
+        _verify_compute(node, known, symbols)
+        known[node.output] = node.compute.type
+    for name in graph.outputs:
+        if name not in known:
+            msg = f"output {name!r} of the graph is defined by no node; define it"
+            raise CompileError(msg)
+
+
+def _sources(graph: Graph) -> dict[str, TensorType]:
+    both = graph.inputs.keys() & graph.constants.keys()
+    if both:
+        msg = f"{sorted(both)[0]!r} is an input and a constant; rename one of them"
+        raise CompileError(msg)
+    return Graph(graph.inputs, (), graph.constants, ()).types()
+
+
+def _verify_compute(node: Node, known: Mapping[str, TensorType], symbols: frozenset[str]) -> None:
+    compute = node.compute
+    names = [a.name for a in (*compute.axes, *compute.reduce_axes)]
+    if len(set(names)) != len(names) or symbols & set(names):
+        raise _error(node, f"has axes that are not distinct: {names}")
+    if (compute.reducer is None) != (not compute.reduce_axes):
+        raise _error(node, "has reduction axes without a reducer, or a reducer without axes")
+    if compute.reducer is not None and compute.reducer not in REDUCERS:
+        raise _error(node, f"has the unknown reducer {compute.reducer!r}")
+    for e in walk(compute.body):
+        _verify_scalar(node, e, known, symbols | set(names))
+    ranges = _ranges(compute)
+    if ranges is None:
+        return
+    if any(extent < 1 for extent in ranges.values()):
+        raise _error(node, f"has an empty axis: {ranges}")
+    for load, bounds in guarded_loads(compute.body, ranges):
+        _verify_load(node, load, bounds, known[load.buffer], ranges)
+
+
+def _verify_scalar(node: Node, expr: Expr, known: Mapping[str, TensorType], names: frozenset[str]) -> None:
+    indices: tuple[Index, ...] = ()
+    match expr:
+        case Apply(op, args):
+            if op not in OPS or OPS[op].arity != len(args):
+                raise _error(node, f"applies {op!r} to {len(args)} arguments")
+        case Load(buffer, indices):
+            if len(indices) != len(known[buffer].shape):
+                raise _error(node, f"reads {buffer!r} with {len(indices)} indices")
+        case Guard(bounds, _, _):
+            indices = tuple(bound.index for bound in bounds)
+        case Const() | Cast():
+            pass
+        case _:
+            assert_never(expr)
+    foreign = frozenset[str]().union(*(index.names() for index in indices)) - names
+    if foreign:
+        raise _error(node, f"uses {sorted(foreign)[0]!r}, which is no axis of it")
+
+
+def _verify_load(node: Node, load: Load, bounds: Bounds, kind: TensorType, ranges: Ranges) -> None:
+    for index, extent in zip(load.indices, kind.shape, strict=True):
+        if extent.constant is None:
+            continue
+        low, high = narrowed(index, bounds, ranges)
+        if low >= 0 and high < extent.const:
+            continue
+        # A bound on other expressions of the same axes may still protect it; that is not decided here.
+        if not any(index.names() & bound.index.names() for bound in bounds):
+            raise _error(node, f"reads {load.buffer!r} at {index} in {low}..{high} of {extent}")
+
+
+def narrowed(index: Index, bounds: Bounds, ranges: Ranges) -> tuple[int, int]:
+    """Smallest and largest value of an index where the bounds hold; bounds on other indices do not help."""
+    low, high = index.bounds(ranges)
+    for bound in bounds:
+        shift = (index - bound.index).constant
+        if shift is not None:
+            low, high = max(low, bound.low + shift), min(high, bound.high - 1 + shift)
+    return low, high
+
+
+def guarded_loads(expr: Expr, ranges: Ranges, bounds: Bounds = ()) -> Iterator[tuple[Load, Bounds]]:
+    """Every load, with the bounds that hold wherever it is evaluated."""
+    match expr:
+        case Load():
+            yield expr, bounds
+        case Guard(tests, inside, outside):
+            yield from guarded_loads(inside, ranges, (*bounds, *tests))
+            yield from guarded_loads(outside, ranges, (*bounds, *_negation(tests, ranges)))
+        case _:
+            for child in children(expr):
+                yield from guarded_loads(child, ranges, bounds)
+
+
+def _negation(tests: Bounds, ranges: Ranges) -> Bounds:
+    """What holds where a single one-sided test fails; nothing is known otherwise."""
+    if len(tests) != 1:
+        return ()
+    (test,) = tests
+    low, high = test.index.bounds(ranges)
+    if test.low <= low:
+        return (Bound(test.index, test.high, high + 1),)
+    if test.high > high:
+        return (Bound(test.index, low, test.low),)
+    return ()
+
+
+def _ranges(compute: Compute) -> dict[str, int] | None:
+    """Extent of each axis, or None where one is symbolic."""
+    axes = (*compute.axes, *compute.reduce_axes)
+    if any(a.extent.constant is None for a in axes):
+        return None
+    return {a.name: a.extent.const for a in axes}
+
+
+def _error(node: Node, problem: str) -> CompileError:
+    return CompileError(f"node {node.name!r} (value {node.output!r}) {problem}; report this with the model")

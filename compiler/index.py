@@ -1,0 +1,261 @@
+"""Index expressions: integers that are affine in loop variables, symbols, quotients and remainders.
+
+    index ::= const + sum(coefficient * atom)
+    atom  ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor)
+
+A NAME is an axis, a loop or a shape symbol. Values are immutable and in canonical form (terms sorted, no zero
+coefficient), so that equal expressions compare and hash equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """`value // divisor`, with a positive divisor."""
+
+    value: Index
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    """`value % divisor`, with a positive divisor; never negative."""
+
+    value: Index
+    divisor: int
+
+
+Atom = Union[str, FloorDiv, Mod]
+Ranges = Mapping[str, int]
+"""Extent of each name: it runs over 0 .. extent - 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`const + sum(coefficient * atom)`; build with `Index.of`, `+`, `-` and `*`."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    const: int = 0
+
+    @staticmethod
+    def of(value: Index | Atom | int) -> Index:
+        """Wrap a name, an atom or an integer."""
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, int):
+            return Index((), value)
+        return Index(((value, 1),), 0)
+
+    @staticmethod
+    def sum(terms: Iterable[tuple[Atom, int]], const: int = 0) -> Index:
+        """Collect terms into canonical form."""
+        total: dict[Atom, int] = {}
+        for atom, coefficient in terms:
+            total[atom] = total.get(atom, 0) + coefficient
+        kept = [(a, c) for a, c in total.items() if c]
+        if len(kept) > 1:
+            kept.sort(key=lambda term: _sort_key(term[0]))
+        return Index(tuple(kept), const)
+
+    def __add__(self, other: Index | Atom | int) -> Index:
+        other = Index.of(other)
+        if not other.terms:
+            return Index(self.terms, self.const + other.const)
+        if not self.terms:
+            return Index(other.terms, self.const + other.const)
+        return Index.sum((*self.terms, *other.terms), self.const + other.const)
+
+    def __sub__(self, other: Index | Atom | int) -> Index:
+        return self + Index.of(other) * -1
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return ZERO
+        return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
+
+    def __floordiv__(self, divisor: int) -> Index:
+        """Exact where every coefficient divides; an atom otherwise."""
+        if divisor == 1:
+            return self
+        if not self.terms:
+            return Index((), self.const // divisor)
+        if self.const % divisor == 0 and all(c % divisor == 0 for _, c in self.terms):
+            return Index(tuple((a, c // divisor) for a, c in self.terms), self.const // divisor)
+        return Index.of(FloorDiv(self, divisor))
+
+    def __mod__(self, divisor: int) -> Index:
+        """Terms whose coefficient the divisor divides vanish; the rest is an atom."""
+        if divisor == 1:
+            return ZERO
+        rest = Index(tuple((a, c) for a, c in self.terms if c % divisor), self.const % divisor)
+        return rest if not rest.terms else Index.of(Mod(rest, divisor))
+
+    @property
+    def constant(self) -> int | None:
+        """The value, where no atom is left."""
+        return self.const if not self.terms else None
+
+    @property
+    def name(self) -> str | None:
+        """The name, where the whole expression is just that."""
+        if self.const == 0 and len(self.terms) == 1 and self.terms[0][1] == 1:
+            atom = self.terms[0][0]
+            return atom if isinstance(atom, str) else None
+        return None
+
+    def coefficient(self, name: str) -> int:
+        """Factor of a name among the plain terms (quotients and remainders are not looked into)."""
+        return next((c for a, c in self.terms if a == name), 0)
+
+    def names(self) -> frozenset[str]:
+        """All names in it, also inside quotients and remainders."""
+        found: set[str] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, str):
+                found.add(atom)
+            else:
+                found |= atom.value.names()
+        return frozenset(found)
+
+    def is_affine(self) -> bool:
+        """Whether it has neither quotient nor remainder."""
+        return all(isinstance(a, str) for a, _ in self.terms)
+
+    def substitute(self, bindings: Mapping[str, Index]) -> Index:
+        """Replace names; the same object comes back when none of them occurs."""
+        if not any(not isinstance(a, str) or a in bindings for a, _ in self.terms):
+            return self
+        total = Index((), self.const)
+        for atom, coefficient in self.terms:
+            if isinstance(atom, str):
+                replaced = bindings.get(atom)
+                total += Index(((atom, coefficient),)) if replaced is None else replaced * coefficient
+            elif isinstance(atom, FloorDiv):
+                total += (atom.value.substitute(bindings) // atom.divisor) * coefficient
+            else:
+                total += (atom.value.substitute(bindings) % atom.divisor) * coefficient
+        return total
+
+    def bounds(self, ranges: Ranges) -> tuple[int, int]:
+        """Smallest and largest value (both included) while each name runs over its range."""
+        low = high = self.const
+        for atom, coefficient in self.terms:
+            a, b = _atom_bounds(atom, ranges)
+            low += coefficient * (a if coefficient > 0 else b)
+            high += coefficient * (b if coefficient > 0 else a)
+        return low, high
+
+    def simplify(self, ranges: Ranges) -> Index:
+        """Drop quotients and remainders that the ranges make trivial, and names that can only be 0."""
+        total = Index((), self.const)
+        for atom, coefficient in self.terms:
+            total += _simplify_atom(atom, ranges) * coefficient
+        return self if total == self else total
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """The number for given integers, or an array for given integer arrays."""
+        total: Any = self.const
+        for atom, coefficient in self.terms:
+            if isinstance(atom, str):
+                value = values[atom]
+            elif isinstance(atom, FloorDiv):
+                value = atom.value.evaluate(values) // atom.divisor
+            else:
+                value = atom.value.evaluate(values) % atom.divisor
+            total = total + coefficient * value
+        return total
+
+    def __str__(self) -> str:
+        parts = []
+        for atom, coefficient in self.terms:
+            text = _atom_text(atom)
+            sign = "-" if coefficient < 0 else "+"
+            factor = abs(coefficient)
+            parts.append((sign, text if factor == 1 else f"{text}*{factor}"))
+        if self.const or not parts:
+            parts.append(("-" if self.const < 0 else "+", str(abs(self.const))))
+        first_sign, first = parts[0]
+        head = f"-{first}" if first_sign == "-" else first
+        return head + "".join(f" {sign} {text}" for sign, text in parts[1:])
+
+
+ZERO = Index()
+
+
+def index_json(index: Index) -> Any:
+    """Canonical JSON form: an integer, or [const, [atom, coefficient], ...]."""
+    if not index.terms:
+        return index.const
+    return [index.const, *([_atom_json(a), c] for a, c in index.terms)]
+
+
+def index_from_json(data: Any) -> Index:
+    """Inverse of `index_json`; raises ValueError on any other shape."""
+    if isinstance(data, int):
+        return Index((), data)
+    if not isinstance(data, list) or not data or not isinstance(data[0], int):
+        msg = f"not an index expression: {data!r}"
+        raise ValueError(msg)
+    return Index.sum(((_atom_from_json(a), int(c)) for a, c in data[1:]), data[0])
+
+
+def _atom_json(atom: Atom) -> Any:
+    if isinstance(atom, str):
+        return atom
+    return ["div" if isinstance(atom, FloorDiv) else "mod", index_json(atom.value), atom.divisor]
+
+
+def _atom_from_json(data: Any) -> Atom:
+    if isinstance(data, str):
+        return data
+    kind, value, divisor = data
+    return {"div": FloorDiv, "mod": Mod}[kind](index_from_json(value), int(divisor))
+
+
+def _atom_text(atom: Atom) -> str:
+    if isinstance(atom, str):
+        return atom
+    return f"({atom.value}) {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor}"
+
+
+def _sort_key(atom: Atom) -> tuple[int, str]:
+    return (0, atom) if isinstance(atom, str) else (1, _atom_text(atom))
+
+
+def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
+    if isinstance(atom, str):
+        return 0, ranges[atom] - 1
+    low, high = atom.value.bounds(ranges)
+    if isinstance(atom, FloorDiv):
+        return low // atom.divisor, high // atom.divisor
+    if low // atom.divisor == high // atom.divisor:
+        return low % atom.divisor, high % atom.divisor
+    return 0, atom.divisor - 1
+
+
+def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
+    if isinstance(atom, str):
+        return ZERO if ranges.get(atom) == 1 else Index.of(atom)
+    value = atom.value.simplify(ranges)
+    if not value.names() <= ranges.keys():
+        return value // atom.divisor if isinstance(atom, FloorDiv) else value % atom.divisor
+    low, high = value.bounds(ranges)
+    quotient = low // atom.divisor
+    if quotient == high // atom.divisor:
+        return Index.of(quotient) if isinstance(atom, FloorDiv) else value - quotient * atom.divisor
+    if isinstance(atom, FloorDiv):
+        whole, rest = _split_multiples(value, atom.divisor)
+        if whole.terms and rest.bounds(ranges)[0] >= 0:
+            return whole // atom.divisor + _simplify_atom(FloorDiv(rest, atom.divisor), ranges)
+        return value // atom.divisor
+    return value % atom.divisor
+
+
+def _split_multiples(value: Index, divisor: int) -> tuple[Index, Index]:
+    whole = Index(tuple((a, c) for a, c in value.terms if c % divisor == 0))
+    return whole, value - whole

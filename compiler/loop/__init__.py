@@ -1,0 +1,1 @@
+"""The LoopNest, its printer, verifier and interpreter."""

@@ -1,0 +1,77 @@
+"""Interpreter: runs a LoopNest one statement at a time. The slow oracle that the code generator is tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+import numpy as np
+
+from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
+from compiler.scalar import OPS, Apply, Cast, Const, Expr, Guard, Load
+
+Env = dict[str, int]
+
+
+def interpret(nest: LoopNest, arrays: Mapping[str, np.ndarray]) -> None:
+    """Run the nest on arrays of the buffers' shapes, by name (constants already packed); outputs are written.
+
+    Buffers of the nest's own are made here. Arithmetic is NumPy's, in the arrays' types.
+    """
+    memory: dict[str, np.ndarray] = dict(arrays)
+    for buffer in nest.buffers:
+        if buffer.name not in memory:
+            memory[buffer.name] = np.zeros(buffer.shape, buffer.dtype.numpy)
+        if memory[buffer.name].shape != buffer.shape:
+            msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {buffer.shape}"
+            raise ValueError(msg)
+    _run(nest.body, {}, memory)
+
+
+def _count(extent: Extent, env: Env) -> int:
+    if extent.bound is None:
+        return extent.limit
+    return max(0, min(extent.limit, int(extent.bound.evaluate(env))))
+
+
+def _run(stmt: Stmt, env: Env, memory: dict[str, np.ndarray]) -> None:
+    match stmt:
+        case For(var, extent, _, body):
+            for value in range(_count(extent, env)):
+                _run(body, {**env, var: value}, memory)
+        case Let(var, value_index, _, body):
+            _run(body, {**env, var: int(value_index.evaluate(env))}, memory)
+        case If(c, then, otherwise):
+            _run(then if c.low <= c.index.evaluate(env) < c.high else otherwise, env, memory)
+        case Store(buffer, indices, value):
+            memory[buffer][_place(indices, env, memory[buffer])] = _value(value, env, memory)
+        case Block(statements):
+            for statement in statements:
+                _run(statement, env, memory)
+        case _:
+            assert_never(stmt)
+
+
+def _place(indices: tuple[Any, ...], env: Env, array: np.ndarray) -> tuple[int, ...]:
+    place = tuple(int(i.evaluate(env)) for i in indices)
+    if any(not 0 <= i < n for i, n in zip(place, array.shape, strict=True)):
+        msg = f"access at {place} of an array of shape {array.shape}"
+        raise IndexError(msg)
+    return place
+
+
+def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
+    match expr:
+        case Const(value, dtype):
+            return dtype.numpy.type(value)
+        case Load(buffer, indices):
+            return memory[buffer][_place(indices, env, memory[buffer])]
+        case Apply(op, args):
+            return OPS[op].evaluate(*(_value(a, env, memory) for a in args))
+        case Guard(bounds, inside, outside):
+            held = all(b.low <= b.index.evaluate(env) < b.high for b in bounds)
+            return _value(inside if held else outside, env, memory)
+        case Cast(value_expr, dtype):
+            return dtype.numpy.type(_value(value_expr, env, memory))
+        case _:
+            assert_never(expr)

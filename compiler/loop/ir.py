@@ -1,0 +1,201 @@
+"""The loop nest: a Workload with all decisions made, ready to become machine code.
+
+    nest    ::= LoopNest(name, buffers, body)
+    stmt    ::= For(var, extent, kind, body)        var runs over 0 .. extent - 1
+              | Let(var, value, extent, body)       a name for an index that lies in 0 .. extent - 1
+              | If(condition, then, otherwise)      condition: a Bound on an index
+              | Store(buffer, indices, value)       value: a scalar expression over the buffers
+              | Block(statements)
+    extent  ::= Extent(limit, bound)                max(0, min(limit, bound)); without a bound just the limit
+    kind    ::= serial | parallel | vector | unrolled | block | thread
+    scope   ::= global | shared | register          where a buffer lives
+
+A CPU uses serial, parallel, vector and unrolled loops, and global and register buffers; block, thread and shared are
+for GPUs. A vector loop's limit is the vector length; where its extent is smaller the rest of the lanes is masked.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, Union, assert_never
+
+from compiler.dtype import DType
+from compiler.index import Index
+from compiler.packing import Packing, Role
+from compiler.scalar import Bound, Expr
+
+
+class LoopKind(enum.StrEnum):
+    """How the iterations of a loop are carried out."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTOR = "vector"
+    UNROLLED = "unrolled"
+    BLOCK = "block"
+    THREAD = "thread"
+
+
+Scope = Literal["global", "shared", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """`max(0, min(limit, bound))`: the bound is there only where a tile does not divide its extent."""
+
+    limit: int
+    bound: Index | None = None
+
+    def substitute(self, bindings: Mapping[str, Index]) -> Extent:
+        """Replace names in the bound."""
+        if self.bound is None:
+            return self
+        bound = self.bound.substitute(bindings)
+        return self if bound is self.bound else extent(self.limit, bound)
+
+    def __str__(self) -> str:
+        return str(self.limit) if self.bound is None else f"min({self.limit}, {self.bound})"
+
+
+def extent(limit: int, bound: Index | None = None) -> Extent:
+    """An Extent with a constant bound folded into the limit."""
+    value = None if bound is None else bound.constant
+    if value is None:
+        return Extent(limit, bound)
+    return Extent(limit) if value >= limit else Extent(limit, Index.of(max(0, value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory that a nest reads or writes; `role` is None for buffers of its own."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    scope: Scope = "global"
+    role: Role | None = None
+    packing: Packing | None = None
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Row-major strides in elements."""
+        strides, step = [], 1
+        for size in reversed(self.shape):
+            strides.append(step)
+            step *= size
+        return tuple(reversed(strides))
+
+    def flat(self, indices: tuple[Index, ...]) -> Index:
+        """Offset in elements of the element at these indices."""
+        total = Index()
+        for index, stride in zip(indices, self.strides, strict=True):
+            total += index * stride
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """A loop."""
+
+    var: str
+    extent: Extent
+    kind: LoopKind
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A name for an index."""
+
+    var: str
+    value: Index
+    extent: int
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """A test on an index."""
+
+    condition: Bound
+    then: Stmt
+    otherwise: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One element is written."""
+
+    buffer: str
+    indices: tuple[Index, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Statements one after the other."""
+
+    statements: tuple[Stmt, ...]
+
+
+Stmt = Union[For, Let, If, Store, Block]
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """A whole kernel. The outermost loop of `body` is the parallel one."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    body: Stmt
+
+    @property
+    def by_name(self) -> dict[str, Buffer]:
+        """Buffers by name."""
+        return {b.name: b for b in self.buffers}
+
+    @property
+    def params(self) -> tuple[Buffer, ...]:
+        """Buffers that the caller owns, in the order of the kernel's pointers."""
+        return tuple(b for b in self.buffers if b.role is not None)
+
+    @property
+    def parallel_extent(self) -> int:
+        """Iterations of the parallel loop, 1 where there is none."""
+        match self.body:
+            case For(_, Extent(limit, None), LoopKind.PARALLEL, _):
+                return limit
+            case _:
+                return 1
+
+
+def block(*statements: Stmt) -> Stmt:
+    """The statements as one, without nested or one-element Blocks."""
+    flat: list[Stmt] = []
+    for statement in statements:
+        flat += statement.statements if isinstance(statement, Block) else (statement,)
+    return flat[0] if len(flat) == 1 else Block(tuple(flat))
+
+
+def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Direct sub-statements."""
+    match stmt:
+        case For(_, _, _, body) | Let(_, _, _, body):
+            return (body,)
+        case If(_, then, otherwise):
+            return (then, otherwise)
+        case Store():
+            return ()
+        case Block(statements):
+            return statements
+        case _:
+            assert_never(stmt)
+
+
+def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
+    """The statement and all below it, parents first."""
+    yield stmt
+    for child in sub_statements(stmt):
+        yield from walk_statements(child)

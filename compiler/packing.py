@@ -1,0 +1,39 @@
+"""Packing: how a constant is rearranged before the first run; and what a kernel's pointers are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Role = Literal["input", "constant", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a constant is rearranged once, before the first run.
+
+    packed[i] = source[sum_k coefficients[k] * i[k]] per source dimension, and 0 outside the source.
+
+    Attributes:
+        source: name of the operand it is made from.
+        shape: extents of the packed array.
+        coefficients: per packed dimension, one factor per source dimension.
+    """
+
+    source: str
+    shape: tuple[int, ...]
+    coefficients: tuple[tuple[int, ...], ...]
+
+    def apply(self, array: np.ndarray) -> np.ndarray:
+        """The packed copy of a source array."""
+        reach = [
+            1 + sum((n - 1) * c[d] for n, c in zip(self.shape, self.coefficients, strict=True))
+            for d in range(array.ndim)
+        ]
+        padding = [(0, max(0, r - s)) for r, s in zip(reach, array.shape, strict=True)]
+        padded = np.ascontiguousarray(np.pad(array, padding) if any(p for _, p in padding) else array)
+        strides = [sum(c * s for c, s in zip(cs, padded.strides, strict=True)) for cs in self.coefficients]
+        view = np.lib.stride_tricks.as_strided(padded, self.shape, strides, writeable=False)
+        return np.ascontiguousarray(view)

@@ -1,0 +1,1 @@
+"""Memory plan, thread team, Module and artifact."""

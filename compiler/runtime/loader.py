@@ -1,0 +1,114 @@
+"""Loading: object code becomes callable in this process, by LLVM's own object loader (no linker, no temporary file)."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from compiler.codegen.kernel import Kernel
+from compiler.codegen.llvm import emit_object, initialise
+from compiler.codegen.program import SIZE_OFFSET, Call, emit_program, team_bytes
+from compiler.errors import CompileError, InputError
+from compiler.target import Target, native_target
+
+_LOAD_LOCK = threading.Lock()
+
+
+class LoadedProgram:
+    """Kernels and the program that calls them, in this process's memory. Immutable; share it between Executions.
+
+    The code lives as long as this object and every Execution made from it.
+    """
+
+    def __init__(self, objects: Mapping[str, bytes], program: bytes) -> None:
+        """Load the kernels' objects (by symbol) and the program's. Raises CompileError where LLVM refuses them."""
+        with _LOAD_LOCK:
+            initialise()
+            machine = llvm.Target.from_triple(native_target().triple).create_target_machine()
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            try:
+                for code in (*objects.values(), program):
+                    self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+                self._engine.finalize_object()
+            except RuntimeError as error:
+                msg = f"the object code cannot be loaded: {error}; compile the model again"
+                raise CompileError(msg) from error
+        self.start = self._function("team_start", ctypes.c_int32, 1)
+        self.stop = self._function("team_stop", None, 1)
+        self.run = self._function("program_run", None, 2)
+        self.time = self._function("program_time", ctypes.c_int64, 3)
+
+    def _function(self, name: str, result: type | None, pointers: int) -> ctypes._CFuncPtr:
+        address = self._engine.get_function_address(name)
+        if not address:
+            msg = f"the object code lacks {name}; compile the model again"
+            raise CompileError(msg)
+        return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(address)
+
+
+class Execution:
+    """A team and a table of pointers: what one call at a time needs. Not thread-safe."""
+
+    def __init__(self, program: LoadedProgram, threads: int, slots: int) -> None:
+        """Start the team. Raises InputError where the system gives no more threads."""
+        if threads < 1:
+            msg = f"{threads} threads; use at least 1"
+            raise InputError(msg)
+        self._program = program
+        self._team = np.zeros(team_bytes(threads), np.uint8)
+        self._team[SIZE_OFFSET : SIZE_OFFSET + 4].view(np.int32)[0] = threads
+        self.table = np.zeros(max(1, slots), np.uintp)
+        self._team_address, self._table_address = self._team.ctypes.data, self.table.ctypes.data
+        self._open = True
+        error = program.start(self._team_address)
+        if error:
+            self.close()
+            msg = f"the system refused thread {threads} of the team (error {error}); use fewer threads"
+            raise InputError(msg)
+
+    def run(self) -> None:
+        """One run on the buffers of the table."""
+        self._program.run(self._team_address, self._table_address)
+
+    def time_ns(self, runs: int) -> int:
+        """Nanoseconds that so many runs take, measured in native code."""
+        return int(self._program.time(self._team_address, self._table_address, max(1, runs)))
+
+    def close(self) -> None:
+        """End the team's threads. The Execution must not run any more."""
+        if self._open:
+            self._open = False
+            self._program.stop(self._team_address)
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False):
+            self.close()
+
+
+class LoadedKernel:
+    """One kernel with a team of its own, for measuring. Not thread-safe; close it after use."""
+
+    def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
+        """Load the kernel into this process."""
+        call = Call(kernel.symbol, tuple(range(len(kernel.params))), kernel.parallel_extent)
+        program = emit_object(emit_program((call,), target or native_target()), target or native_target())
+        loaded = LoadedProgram({kernel.symbol: kernel.object_code}, program)
+        self._execution = Execution(loaded, threads, len(kernel.params))
+
+    def run(self, pointers: Sequence[int]) -> None:
+        """One run; `pointers` are addresses, one per Param."""
+        self._execution.table[:] = pointers
+        self._execution.run()
+
+    def time_ns(self, pointers: Sequence[int], runs: int) -> int:
+        """Nanoseconds that so many runs take, measured in native code."""
+        self._execution.table[:] = pointers
+        return self._execution.time_ns(runs)
+
+    def close(self) -> None:
+        """End the team."""
+        self._execution.close()

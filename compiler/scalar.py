@@ -1,0 +1,248 @@
+"""Scalar expressions: what one element of a tensor is computed from.
+
+    expr  ::= Const(value, dtype)
+            | Load(buffer, indices)               one element of a buffer
+            | Apply(op, args)                     op is a name of OPS
+            | Guard(bounds, inside, outside)      `inside` where every bound holds; it is not evaluated elsewhere
+            | Cast(value, dtype)
+    bound ::= Bound(index, low, high)             low <= index < high
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Union, assert_never
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.index import Index, index_from_json, index_json
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal."""
+
+    value: float | int
+    dtype: DType = DType.F32
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One element of a buffer; one index per dimension."""
+
+    buffer: str
+    indices: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation of OPS on its arguments."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """low <= index < high."""
+
+    index: Index
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`inside` where every bound holds, else `outside`; `inside` may read out of bounds elsewhere."""
+
+    bounds: tuple[Bound, ...]
+    inside: Expr
+    outside: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Conversion of the value to another element type."""
+
+    value: Expr
+    dtype: DType
+
+
+Expr = Union[Const, Load, Apply, Guard, Cast]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """Arity and meaning (on NumPy arrays) of an operation; the code generator has its own table of instructions."""
+
+    arity: int
+    evaluate: Callable[..., Any]
+
+
+OPS: Mapping[str, ScalarOp] = {
+    "add": ScalarOp(2, np.add),
+    "sub": ScalarOp(2, np.subtract),
+    "mul": ScalarOp(2, np.multiply),
+    "div": ScalarOp(2, np.divide),
+    "max": ScalarOp(2, np.maximum),
+    "min": ScalarOp(2, np.minimum),
+    "neg": ScalarOp(1, np.negative),
+    "abs": ScalarOp(1, np.abs),
+    "sqrt": ScalarOp(1, np.sqrt),
+    "floor": ScalarOp(1, np.floor),
+    "ceil": ScalarOp(1, np.ceil),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """How a reduction combines: the operation of OPS, and its neutral element for floats."""
+
+    op: str
+    neutral: float
+
+
+REDUCERS: Mapping[str, Reducer] = {
+    "sum": Reducer("add", 0.0),
+    "prod": Reducer("mul", 1.0),
+    "max": Reducer("max", float("-inf")),
+    "min": Reducer("min", float("inf")),
+}
+
+
+def apply(op: str, *args: Expr) -> Apply:
+    """Build an Apply; raises ValueError on an unknown operation or wrong arity."""
+    if op not in OPS or OPS[op].arity != len(args):
+        msg = f"no scalar operation {op!r} with {len(args)} arguments"
+        raise ValueError(msg)
+    return Apply(op, args)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Direct sub-expressions, in order of evaluation."""
+    match expr:
+        case Const() | Load():
+            return ()
+        case Apply(_, args):
+            return args
+        case Guard(_, inside, outside):
+            return (inside, outside)
+        case Cast(value, _):
+            return (value,)
+        case _:
+            assert_never(expr)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def loads(expr: Expr) -> tuple[Load, ...]:
+    """All loads, in order of appearance."""
+    return tuple(e for e in walk(expr) if isinstance(e, Load))
+
+
+def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Bottom-up rewrite: `rule` gives a replacement or None; unchanged trees come back as the same object."""
+    match expr:
+        case Const() | Load():
+            rebuilt: Expr = expr
+        case Apply(op, args):
+            new = tuple(rewrite(a, rule) for a in args)
+            rebuilt = expr if all(a is b for a, b in zip(new, args, strict=True)) else Apply(op, new)
+        case Guard(bounds, inside, outside):
+            a, b = rewrite(inside, rule), rewrite(outside, rule)
+            rebuilt = expr if a is inside and b is outside else Guard(bounds, a, b)
+        case Cast(value, dtype):
+            v = rewrite(value, rule)
+            rebuilt = expr if v is value else Cast(v, dtype)
+        case _:
+            assert_never(expr)
+    replaced = rule(rebuilt)
+    return rebuilt if replaced is None else replaced
+
+
+def map_indices(expr: Expr, function: Callable[[Index], Index]) -> Expr:
+    """Apply a function to every index of every Load and Bound."""
+
+    def rule(e: Expr) -> Expr | None:
+        if isinstance(e, Load):
+            return Load(e.buffer, tuple(function(i) for i in e.indices))
+        if isinstance(e, Guard):
+            bounds = tuple(Bound(function(b.index), b.low, b.high) for b in e.bounds)
+            return Guard(bounds, e.inside, e.outside)
+        return None
+
+    return rewrite(expr, rule)
+
+
+def substitute(expr: Expr, bindings: Mapping[str, Index]) -> Expr:
+    """Replace names in every index."""
+    return map_indices(expr, lambda index: index.substitute(bindings))
+
+
+def rename_buffers(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """Rename the buffers of every Load."""
+    return rewrite(
+        expr, lambda e: Load(names.get(e.buffer, e.buffer), e.indices) if isinstance(e, Load) else None
+    )
+
+
+def expr_text(expr: Expr) -> str:
+    """One line of text, stable across platforms."""
+    match expr:
+        case Const(value, _):
+            return repr(value)
+        case Load(buffer, indices):
+            return f"{buffer}[{', '.join(map(str, indices))}]"
+        case Apply(op, args):
+            return f"{op}({', '.join(map(expr_text, args))})"
+        case Guard(bounds, inside, outside):
+            tests = " and ".join(f"{b.low} <= {b.index} < {b.high}" for b in bounds)
+            return f"({expr_text(inside)} if {tests} else {expr_text(outside)})"
+        case Cast(value, dtype):
+            return f"{dtype.value}({expr_text(value)})"
+        case _:
+            assert_never(expr)
+
+
+def expr_json(expr: Expr) -> Any:
+    """Canonical JSON form; floats are written as C99 hexadecimal so that no bit is lost."""
+    match expr:
+        case Const(value, dtype):
+            return ["const", value.hex() if isinstance(value, float) else value, dtype.value]
+        case Load(buffer, indices):
+            return ["load", buffer, [index_json(i) for i in indices]]
+        case Apply(op, args):
+            return ["apply", op, *map(expr_json, args)]
+        case Guard(bounds, inside, outside):
+            tests = [[index_json(b.index), b.low, b.high] for b in bounds]
+            return ["guard", tests, expr_json(inside), expr_json(outside)]
+        case Cast(value, dtype):
+            return ["cast", expr_json(value), dtype.value]
+        case _:
+            assert_never(expr)
+
+
+def expr_from_json(data: Any) -> Expr:
+    """Inverse of `expr_json`; raises ValueError on anything else."""
+    match data:
+        case ["const", value, str(dtype)]:
+            return Const(float.fromhex(value) if isinstance(value, str) else int(value), DType(dtype))
+        case ["load", str(buffer), list(indices)]:
+            return Load(buffer, tuple(index_from_json(i) for i in indices))
+        case ["apply", str(op), *args]:
+            return apply(op, *(expr_from_json(a) for a in args))
+        case ["guard", list(tests), inside, outside]:
+            bounds = tuple(Bound(index_from_json(i), int(lo), int(hi)) for i, lo, hi in tests)
+            return Guard(bounds, expr_from_json(inside), expr_from_json(outside))
+        case ["cast", value, str(dtype)]:
+            return Cast(expr_from_json(value), DType(dtype))
+        case _:
+            msg = f"not a scalar expression: {data!r}"
+            raise ValueError(msg)

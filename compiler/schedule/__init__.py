@@ -1,0 +1,1 @@
+"""The Schedule as data; a primitive a file."""

@@ -1,0 +1,31 @@
+"""Algorithm: the first Step may replace the Workload by an equivalent one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from compiler.errors import ScheduleError
+from compiler.schedule.state import State, initial_state
+from compiler.schedule.steps import Algorithm
+from compiler.workload.ir import Workload
+
+Rewrite = Callable[[Workload, tuple[int, ...]], Workload]
+"""An equivalent Workload with the same operands and outputs; raises ScheduleError where it does not apply."""
+
+
+def _direct(workload: Workload, parameters: tuple[int, ...]) -> Workload:
+    return workload
+
+
+REWRITES: Mapping[str, Rewrite] = {"direct": _direct}
+
+
+def algorithm(state: State, step: Algorithm) -> State:
+    """`stages of the workload` → `stages of the rewritten one`. Legal only before every other Step."""
+    if step.name not in REWRITES:
+        msg = f"unknown algorithm {step.name!r}; use one of {', '.join(sorted(REWRITES))}"
+        raise ScheduleError(msg)
+    if state != initial_state(state.workload):
+        msg = f"algorithm {step.name} must be the first step of a schedule"
+        raise ScheduleError(msg)
+    return initial_state(REWRITES[step.name](state.workload, step.parameters))

@@ -1,0 +1,52 @@
+"""Bind: how a loop is carried out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.errors import ScheduleError
+from compiler.loop.ir import LoopKind
+from compiler.schedule.state import ScheduledStage, State
+from compiler.schedule.steps import Bind
+
+_CPU_KINDS = (LoopKind.PARALLEL, LoopKind.VECTOR, LoopKind.UNROLLED)
+
+
+def bind(state: State, step: Bind) -> State:
+    """`for i` → `parallel i`, `vector i` or `unrolled i`.
+
+    Legal on a serial loop: parallel on the outermost, spatial, of a stage that is not attached; vector on the
+    innermost, spatial; unrolled on any with at most 64 iterations.
+    """
+    stage = state.stage(step.stage)
+    loop = stage.loop(step.loop)
+    if loop.kind is not LoopKind.SERIAL:
+        msg = f"cannot bind {step.loop}: it is already {loop.kind.value}"
+        raise ScheduleError(msg)
+    _check(stage, step)
+    return state.with_stage(
+        replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
+    )
+
+
+def _check(stage: ScheduledStage, step: Bind) -> None:
+    loop, place = stage.loop(step.loop), stage.position(step.loop)
+    what = f"cannot make {step.loop} {step.kind.value}:"
+    if step.kind not in _CPU_KINDS:
+        msg = f"{what} no Target uses that kind yet; use parallel, vector or unrolled"
+        raise ScheduleError(msg)
+    if loop.reduces and step.kind is not LoopKind.UNROLLED:
+        msg = f"{what} it reduces; only unrolled is legal there"
+        raise ScheduleError(msg)
+    if step.kind is LoopKind.PARALLEL and (place != 0 or stage.attachment is not None):
+        msg = f"{what} only the outermost loop of a stage that stands alone may be parallel"
+        raise ScheduleError(msg)
+    if step.kind is LoopKind.VECTOR and place != len(stage.loops) - 1:
+        msg = f"{what} only the innermost loop may be a vector"
+        raise ScheduleError(msg)
+    if step.kind is LoopKind.UNROLLED and loop.extent.limit > 64:
+        msg = f"{what} {loop.extent.limit} copies of its body are too many; split it to 64 or fewer"
+        raise ScheduleError(msg)
+    if step.kind is LoopKind.VECTOR and loop.extent.limit & (loop.extent.limit - 1):
+        msg = f"{what} its length {loop.extent.limit} is no power of two; split it"
+        raise ScheduleError(msg)

@@ -1,0 +1,47 @@
+"""Fuse: two nested loops become one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.loop.ir import Extent, LoopKind
+from compiler.schedule.state import Loop, Part, State
+from compiler.schedule.steps import Fuse
+
+
+def fuse(state: State, step: Fuse) -> State:
+    """`for a in 0..n: for b in 0..m` → `for a*b in 0..n*m: let a = a*b // m, b = a*b % m`.
+
+    Legal on two serial loops, one directly inside the other, both with constant extents, both spatial or both of the
+    reduction.
+    """
+    stage = state.stage(step.stage)
+    outer, inner = stage.loop(step.outer), stage.loop(step.inner)
+    _check(stage.position(step.inner) - stage.position(step.outer), outer, inner)
+    name, m = f"{outer.name}*{inner.name}", inner.extent.limit
+    fused = Loop(name, Extent(outer.extent.limit * m), outer.reduces)
+    loops = tuple(fused if loop is outer else loop for loop in stage.loops if loop is not inner)
+    renamed = tuple(replace(p, of=name) if p.of in (outer.name, inner.name) else p for p in stage.lets)
+    parts = (
+        Part(outer.name, Index.of(name) // m, outer.extent.limit, name),
+        Part(inner.name, Index.of(name) % m, m, name),
+    )
+    return state.with_stage(replace(stage, loops=loops, lets=(*parts, *renamed)))
+
+
+def _check(distance: int, outer: Loop, inner: Loop) -> None:
+    what = f"cannot fuse {outer.name} and {inner.name}:"
+    if distance != 1:
+        msg = f"{what} the second must stand directly inside the first; reorder them"
+        raise ScheduleError(msg)
+    if outer.reduces != inner.reduces:
+        msg = f"{what} one reduces and the other does not"
+        raise ScheduleError(msg)
+    if outer.kind is not LoopKind.SERIAL or inner.kind is not LoopKind.SERIAL:
+        msg = f"{what} both must be serial; fuse before binding"
+        raise ScheduleError(msg)
+    if outer.extent.bound is not None or inner.extent.bound is not None:
+        msg = f"{what} both extents must be constant"
+        raise ScheduleError(msg)

@@ -1,0 +1,181 @@
+"""Lowering: a State becomes a LoopNest.
+
+An attached stage is nested in front of the rest of its consumer's loop body. A reduction becomes two nests inside its
+leading spatial loops: one that stores the neutral element, one that combines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.loop.ir import Buffer, Extent, For, Let, LoopNest, Stmt, Store, block
+from compiler.schedule.compute_at import qualified
+from compiler.schedule.packing import PackedRead, plan_packing
+from compiler.schedule.reorder import check_order
+from compiler.schedule.state import Attachment, Loop, ScheduledStage, State
+from compiler.scalar import REDUCERS, Apply, Const, Expr, Load, rewrite, substitute
+from compiler.workload.ir import Operand, Workload
+
+
+def lower(state: State, name: str) -> LoopNest:
+    """The LoopNest of a State; raises ScheduleError where its parts do not fit together."""
+    return _Lowering(state).nest(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the stages around a stage define: names in nesting order with their limits."""
+
+    names: tuple[tuple[str, int], ...] = ()
+
+
+class _Lowering:
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._attached = {s.stage.target: s for s in state.stages if s.attachment is not None}
+        self._packed: dict[str, PackedRead] = {}
+
+    def nest(self, name: str) -> LoopNest:
+        roots = [s for s in self._state.stages if s.attachment is None]
+        body = block(*(self._stage(s, _Scope()) for s in roots))
+        return LoopNest(name, tuple(self._buffers(self._state.workload)), body)
+
+    def _buffers(self, workload: Workload) -> list[Buffer]:
+        found = []
+        for operand in workload.operands:
+            packed = self._packed.get(operand.name)
+            if packed is not None:
+                found.append(
+                    Buffer(
+                        operand.name,
+                        packed.packing.shape,
+                        operand.dtype,
+                        "global",
+                        "constant",
+                        packed.packing,
+                    )
+                )
+            else:
+                found.append(_buffer(operand, "constant" if operand.constant else "input"))
+        found += [_buffer(operand, "output") for operand in workload.outputs]
+        for temporary in workload.temporaries:
+            stage = self._attached.get(temporary.name)
+            if stage is None or stage.attachment is None:
+                found.append(Buffer(temporary.name, temporary.sizes, temporary.dtype))
+            else:
+                found.append(Buffer(temporary.name, stage.attachment.shape, stage.stage.dtype, "register"))
+        return found
+
+    def _stage(self, stage: ScheduledStage, outside: _Scope) -> Stmt:
+        check_order(stage)
+        lead = _leading(stage)
+        defined = _Scope(outside.names + tuple(_names(stage, stage.loops)))
+        values = _absolute_axes(stage)
+        body = self._reads(stage, substitute(stage.stage.body, values), defined)
+        target = stage.stage.target_indices
+        stored = tuple(_local_axes(stage, i, stage.attachment) for i in target)
+        if stage.stage.reducer is None:
+            inner = self._wrap(stage, stage.loops[lead:], Store(stage.stage.target, stored, body), outside)
+        else:
+            inner = self._reduction(stage, stage.loops[lead:], stored, body)
+        return self._wrap(stage, stage.loops[:lead], inner, outside)
+
+    def _reduction(
+        self, stage: ScheduledStage, loops: tuple[Loop, ...], stored: tuple[Index, ...], body: Expr
+    ) -> Stmt:
+        reducer = REDUCERS[stage.stage.reducer or "sum"]
+        target = stage.stage.target
+        neutral = Store(target, stored, Const(reducer.neutral, stage.stage.dtype))
+        combine = Store(target, stored, Apply(reducer.op, (Load(target, stored), body)))
+        init = self._wrap(stage, tuple(loop for loop in loops if not loop.reduces), neutral, _Scope())
+        return block(init, self._wrap(stage, loops, combine, _Scope()))
+
+    def _wrap(self, stage: ScheduledStage, loops: tuple[Loop, ...], inner: Stmt, outside: _Scope) -> Stmt:
+        for loop in reversed(loops):
+            place = stage.position(loop.name)
+            scope = _Scope(outside.names + tuple(_names(stage, stage.loops[: place + 1])))
+            guests = [
+                self._stage(s, scope)
+                for s in self._attached.values()
+                if s.attachment is not None
+                and (s.attachment.consumer, s.attachment.loop) == (stage.stage.name, loop.name)
+            ]
+            inner = block(*guests, inner)
+            for part in reversed([p for p in stage.lets if p.of == loop.name]):
+                value = _qualify(part.value, stage)
+                inner = Let(qualified(stage.stage.name, part.name), value, part.extent, inner)
+            bounded = loop.extent.substitute(_qualifiers(stage))
+            inner = For(qualified(stage.stage.name, loop.name), bounded, loop.kind, inner)
+        return inner
+
+    def _reads(self, stage: ScheduledStage, body: Expr, scope: _Scope) -> Expr:
+        """The body with loads of attached stages made relative and loads of packed constants redirected."""
+        for name in stage.packed:
+            operand = self._state.workload.buffers[name]
+            self._packed[name] = plan_packing(operand, body, scope.names)
+
+        def rule(e: Expr) -> Expr | None:
+            if not isinstance(e, Load):
+                return None
+            if e.buffer in stage.packed:
+                return Load(e.buffer, self._packed[e.buffer].indices)
+            guest = self._attached.get(e.buffer)
+            if guest is None or guest.attachment is None:
+                return None
+            origin = guest.attachment.origin
+            return Load(e.buffer, tuple(i - o for i, o in zip(e.indices, origin, strict=True)))
+
+        return rewrite(body, rule)
+
+
+def _buffer(operand: Operand, role: str) -> Buffer:
+    return Buffer(operand.name, operand.sizes, operand.dtype, "global", role)  # type: ignore[arg-type]
+
+
+def _leading(stage: ScheduledStage) -> int:
+    """Number of loops in front of the first that reduces."""
+    for place, loop in enumerate(stage.loops):
+        if loop.reduces:
+            return place
+    return len(stage.loops)
+
+
+def _qualifiers(stage: ScheduledStage) -> dict[str, Index]:
+    own = [loop.name for loop in stage.loops] + [part.name for part in stage.lets]
+    return {name: Index.of(qualified(stage.stage.name, name)) for name in own}
+
+
+def _qualify(index: Index, stage: ScheduledStage) -> Index:
+    return index.substitute(_qualifiers(stage))
+
+
+def _names(stage: ScheduledStage, loops: tuple[Loop, ...]) -> list[tuple[str, int]]:
+    """Names that these loops define, outermost first, parts of fused loops at the place of their loop."""
+    found = []
+    for loop in loops:
+        parts = [(part.name, part.extent) for part in stage.lets if part.of == loop.name]
+        named = [(loop.name, loop.extent.limit)] if not parts else parts
+        found += [(qualified(stage.stage.name, name), size) for name, size in named]
+    return found
+
+
+def _absolute_axes(stage: ScheduledStage) -> Mapping[str, Index]:
+    """Each axis in qualified names, the attachment's origin included."""
+    values = {axis: _qualify(index, stage) for axis, index in stage.bindings.items()}
+    if stage.attachment is not None:
+        for index, start in zip(stage.stage.target_indices, stage.attachment.origin, strict=True):
+            if index.name is not None:
+                values[index.name] += start
+    return values
+
+
+def _local_axes(stage: ScheduledStage, index: Index, attachment: Attachment | None) -> Index:
+    """A target index in qualified names, relative to the attachment's region."""
+    local = {axis: _qualify(value, stage) for axis, value in stage.bindings.items()}
+    if attachment is not None and index.name is None and index.constant is None:
+        msg = f"stage {stage.stage.name} stores at {index}, which cannot be made relative"
+        raise ScheduleError(msg)
+    return index.substitute(local)

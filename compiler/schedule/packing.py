@@ -1,0 +1,47 @@
+"""Where the elements of a packed constant come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.packing import Packing
+from compiler.scalar import Expr, loads
+from compiler.workload.ir import Operand
+
+GROWTH_LIMIT = 4
+"""A packed constant may take this many times the bytes of its source (padding of tiles), plus a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRead:
+    """How a packed constant is made, and the indices at which it is read."""
+
+    packing: Packing
+    indices: tuple[Index, ...]
+
+
+def plan_packing(operand: Operand, body: Expr, names: tuple[tuple[str, int], ...]) -> PackedRead:
+    """Pack the operand in the order of the names (outermost first, with their limits) that its read uses.
+
+    Raises ScheduleError where the read is not affine in them, starts at an offset, or would multiply the constant.
+    """
+    read = next(load for load in loads(body) if load.buffer == operand.name)
+    used = {name for index in read.indices for name in index.names()}
+    dims = [(name, size) for name, size in names if name in used]
+    if any(not index.is_affine() or index.const for index in read.indices) or used != {n for n, _ in dims}:
+        msg = f"cannot pack {operand.name}: its read {read} is not affine in the loops around it"
+        raise ScheduleError(msg)
+    coefficients = tuple(tuple(index.coefficient(name) for index in read.indices) for name, _ in dims)
+    if any(c < 0 for row in coefficients for c in row):
+        msg = f"cannot pack {operand.name}: it is read backwards"
+        raise ScheduleError(msg)
+    elements = 1
+    for _, size in dims:
+        elements *= size
+    if elements > GROWTH_LIMIT * operand.elements + 1024:
+        msg = f"cannot pack {operand.name}: {operand.elements} elements would become {elements}"
+        raise ScheduleError(msg)
+    packing = Packing(operand.name, tuple(size for _, size in dims), coefficients)
+    return PackedRead(packing, tuple(Index.of(name) for name, _ in dims))

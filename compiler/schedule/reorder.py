@@ -1,0 +1,41 @@
+"""Reorder: loops change places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.errors import ScheduleError
+from compiler.schedule.state import ScheduledStage, State
+from compiler.schedule.steps import Reorder
+
+
+def reorder(state: State, step: Reorder) -> State:
+    """`for a: for b: for c`, loops=(c, a) → `for c: for b: for a`; loops that are not named stay where they are.
+
+    Legal where no loop ends up outside a loop that its extent depends on. Any order of a reduction is legal: sums may
+    be taken in any order within the error that the Task allows.
+    """
+    stage = state.stage(step.stage)
+    named = [stage.loop(name) for name in step.loops]
+    if len(set(step.loops)) != len(step.loops):
+        msg = f"cannot reorder {', '.join(step.loops)}: a loop is named twice"
+        raise ScheduleError(msg)
+    successors = iter(named)
+    chosen = set(step.loops)
+    loops = tuple(next(successors) if loop.name in chosen else loop for loop in stage.loops)
+    new = replace(stage, loops=loops)
+    check_order(new)
+    return state.with_stage(new)
+
+
+def check_order(stage: ScheduledStage) -> None:
+    """Raise ScheduleError where a loop stands outside one that its extent depends on."""
+    own = {loop.name: place for place, loop in enumerate(stage.loops)}
+    part_of = {part.name: part.of for part in stage.lets}
+    for place, loop in enumerate(stage.loops):
+        bound = loop.extent.bound
+        for name in () if bound is None else bound.names():
+            defined = own.get(part_of.get(name, name), -1)
+            if defined >= place:
+                msg = f"loop {loop.name} must stand inside {name}, which its extent depends on"
+                raise ScheduleError(msg)

@@ -1,0 +1,43 @@
+"""Split: one loop becomes two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.loop.ir import Extent, LoopKind, extent
+from compiler.schedule.state import State
+from compiler.schedule.steps import Split
+
+
+def split(state: State, step: Split) -> State:
+    """`for i in 0..n` → `for i.o in 0..ceil(n/f): for i.i in 0..min(f, n - i.o*f)`.
+
+    Legal on a serial loop with 1 <= factor. The factor need not divide n: the last `i.i` is then shorter.
+    """
+    stage = state.stage(step.stage)
+    loop = stage.loop(step.loop)
+    if loop.kind is not LoopKind.SERIAL:
+        msg = f"cannot split {step.loop}: it is {loop.kind.value}; split before binding"
+        raise ScheduleError(msg)
+    if step.factor < 1:
+        msg = f"cannot split {step.loop} by {step.factor}; a factor is at least 1"
+        raise ScheduleError(msg)
+    factor = min(step.factor, loop.extent.limit)
+    outer, inner = f"{loop.name}.o", f"{loop.name}.i"
+    trips = -(-loop.extent.limit // factor)
+    whole = Index.of(loop.extent.limit) if loop.extent.bound is None else loop.extent.bound
+    ragged = loop.extent.bound is not None or loop.extent.limit % factor != 0
+    inner_extent = extent(factor, whole - Index.of(outer) * factor) if ragged else Extent(factor)
+    new = stage.replace_loop(
+        loop.name,
+        replace(loop, name=outer, extent=Extent(trips)),
+        replace(loop, name=inner, extent=inner_extent),
+    )
+    value = {loop.name: Index.of(outer) * factor + inner}
+    lets = tuple(replace(part, value=part.value.substitute(value)) for part in stage.lets)
+    if any(part.of == loop.name for part in stage.lets):
+        msg = f"cannot split {step.loop}: it is fused; split its parts before fusing"
+        raise ScheduleError(msg)
+    return state.with_stage(replace(stage, loops=new, bindings=stage.rebind(value), lets=lets))

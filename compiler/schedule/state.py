@@ -1,0 +1,119 @@
+"""What a Schedule has decided so far: the stages of a Workload with their loops.
+
+Every primitive maps a State to a State.
+
+    state ::= State(workload, stages)
+    stage ::= ScheduledStage(stage, loops, lets, bindings, attached, region, packed)
+
+`bindings` says what each axis of the Stage is in terms of loops; `lets` name the parts of fused loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.loop.ir import Extent, LoopKind
+from compiler.workload.ir import Stage, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a stage; `reduces` where it runs over a reduction axis."""
+
+    name: str
+    extent: Extent
+    reduces: bool
+    kind: LoopKind = LoopKind.SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A name for a quotient or remainder of the fused loop `of`."""
+
+    name: str
+    value: Index
+    extent: int
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Where a stage is computed: inside `loop` of `consumer`.
+
+    Attributes:
+        origin: first element of the region, per dimension of the stage's target, in the consumer's qualified names.
+        shape: elements of the region, per dimension.
+    """
+
+    consumer: str
+    loop: str
+    origin: tuple[Index, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ScheduledStage:
+    """A stage and its loops, outermost first. All names are local to the stage; those of a consumer are qualified."""
+
+    stage: Stage
+    loops: tuple[Loop, ...]
+    bindings: Mapping[str, Index]
+    lets: tuple[Part, ...] = ()
+    attachment: Attachment | None = None
+    packed: tuple[str, ...] = ()
+
+    def loop(self, name: str) -> Loop:
+        """The loop of that name; raises ScheduleError with the names that exist."""
+        for candidate in self.loops:
+            if candidate.name == name:
+                return candidate
+        msg = f"stage {self.stage.name} has no loop {name!r}; it has {', '.join(loop.name for loop in self.loops)}"
+        raise ScheduleError(msg)
+
+    def position(self, name: str) -> int:
+        """Place of a loop, 0 for the outermost."""
+        return self.loops.index(self.loop(name))
+
+    def replace_loop(self, name: str, *new: Loop) -> tuple[Loop, ...]:
+        """The loops with one of them replaced by others."""
+        at = self.position(name)
+        return (*self.loops[:at], *new, *self.loops[at + 1 :])
+
+    def rebind(self, values: Mapping[str, Index]) -> Mapping[str, Index]:
+        """The bindings with names replaced."""
+        return {axis: index.substitute(values) for axis, index in self.bindings.items()}
+
+
+@dataclass(frozen=True)
+class State:
+    """All stages of a Workload."""
+
+    workload: Workload
+    stages: tuple[ScheduledStage, ...]
+
+    def stage(self, name: str) -> ScheduledStage:
+        """The stage of that name; raises ScheduleError with the names that exist."""
+        for candidate in self.stages:
+            if candidate.stage.name == name:
+                return candidate
+        names = ", ".join(s.stage.name for s in self.stages)
+        msg = f"the workload has no stage {name!r}; it has {names}"
+        raise ScheduleError(msg)
+
+    def with_stage(self, new: ScheduledStage) -> State:
+        """The state with the stage of the same name replaced."""
+        return replace(self, stages=tuple(new if s.stage.name == new.stage.name else s for s in self.stages))
+
+
+def initial_state(workload: Workload) -> State:
+    """Every stage as the plain nest of its axes: spatial axes first, then the reduction's."""
+    return State(workload, tuple(_plain(stage) for stage in workload.stages))
+
+
+def _plain(stage: Stage) -> ScheduledStage:
+    loops = [Loop(a.name, Extent(a.size), reduces=False) for a in stage.axes]
+    loops += [Loop(a.name, Extent(a.size), reduces=True) for a in stage.reduce_axes]
+    return ScheduledStage(stage, tuple(loops), {loop.name: Index.of(loop.name) for loop in loops})

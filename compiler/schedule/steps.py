@@ -1,0 +1,111 @@
+"""The Steps of a Schedule: a closed set of frozen records, one primitive each.
+
+    step ::= Algorithm(name, parameters) | Split(stage, loop, factor) | Fuse(stage, outer, inner)
+           | Reorder(stage, loops) | Bind(stage, loop, kind) | ComputeAt(stage, consumer, loop) | Pack(stage, operand)
+
+What each does to the nest, and when it is legal, stands in the primitive of the same name (compiler/schedule/split.py
+and so on). Stages and loops have stable ids: the axis `s1` of a stage starts as loop `s1`, splitting it gives `s1.o`
+and `s1.i`, fusing `a` and `b` gives `a*b`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Union
+
+from compiler.loop.ir import LoopKind
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """Replace the Workload by an equivalent one. Only as the first Step."""
+
+    name: str
+    parameters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`loop` becomes `loop.o` around `loop.i` of `factor` iterations."""
+
+    stage: str
+    loop: str
+    factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """`outer` and the loop directly inside it become one loop `outer*inner`."""
+
+    stage: str
+    outer: str
+    inner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """The named loops take each other's places in this order, outermost first."""
+
+    stage: str
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """How a loop is carried out."""
+
+    stage: str
+    loop: str
+    kind: LoopKind
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt:
+    """Compute `stage` inside `loop` of its consumer, only the region needed there, in registers."""
+
+    stage: str
+    consumer: str
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Rearrange a constant operand of `stage` into the order in which the stage's loops read it."""
+
+    stage: str
+    operand: str
+
+
+Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack]
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """JSON form: the fields, and the primitive's name under "step"."""
+    fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(step).items()}
+    if isinstance(step, Bind):
+        fields["kind"] = step.kind.value
+    return {"step": type(step).__name__, **fields}
+
+
+def step_from_json(data: Any) -> Step:
+    """Inverse of `step_json`; raises ValueError on anything else."""
+    if not isinstance(data, Mapping) or data.get("step") not in _PARSERS:
+        msg = f"not a schedule step: {data!r}"
+        raise ValueError(msg)
+    try:
+        return _PARSERS[data["step"]](data)
+    except (KeyError, TypeError) as error:
+        msg = f"malformed schedule step {data!r}: {error}"
+        raise ValueError(msg) from error
+
+
+_PARSERS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
+    "Algorithm": lambda d: Algorithm(str(d["name"]), tuple(int(p) for p in d["parameters"])),
+    "Split": lambda d: Split(str(d["stage"]), str(d["loop"]), int(d["factor"])),
+    "Fuse": lambda d: Fuse(str(d["stage"]), str(d["outer"]), str(d["inner"])),
+    "Reorder": lambda d: Reorder(str(d["stage"]), tuple(str(name) for name in d["loops"])),
+    "Bind": lambda d: Bind(str(d["stage"]), str(d["loop"]), LoopKind(d["kind"])),
+    "ComputeAt": lambda d: ComputeAt(str(d["stage"]), str(d["consumer"]), str(d["loop"])),
+    "Pack": lambda d: Pack(str(d["stage"]), str(d["operand"])),
+}

@@ -1,0 +1,1 @@
+"""The SearchSpace and the rules that make it."""

@@ -1,0 +1,100 @@
+"""SearchSpace: what may be decided about a Workload on a Target.
+
+    space ::= SearchSpace(knobs, build)      rules made the knobs; `build` turns an assignment into a Schedule
+    knob  ::= Knob(name, choices)            a named, finite, ordered choice
+
+An assignment is one choice index per knob, in the order of the knobs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from compiler.schedule.schedule import Schedule
+
+Value = int | str | tuple[int, ...] | tuple[str, ...]
+Assignment = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A named choice. Neighbouring choices should behave alike, so that a mutation by one place is a small change."""
+
+    name: str
+    choices: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """All schedules that the rules allow for one Workload on one Target and thread count.
+
+    Attributes:
+        knobs: the decisions.
+        default: the assignment that the analytic rules pick without measuring; always legal.
+        legal: whether an assignment respects the Target's limits (registers, cache, work for every thread).
+        build: the Schedule of an assignment (given the knobs' values by name).
+    """
+
+    knobs: tuple[Knob, ...]
+    default: Assignment
+    legal: Callable[[dict[str, Value]], bool]
+    build: Callable[[dict[str, Value]], Schedule]
+
+    @property
+    def size(self) -> int:
+        """Number of assignments, legal or not."""
+        return math.prod(len(knob.choices) for knob in self.knobs)
+
+    def values(self, assignment: Assignment) -> dict[str, Value]:
+        """The chosen value of each knob by name."""
+        return {k.name: k.choices[i] for k, i in zip(self.knobs, assignment, strict=True)}
+
+    def is_legal(self, assignment: Assignment) -> bool:
+        """Whether the assignment may be built."""
+        return self.legal(self.values(assignment))
+
+    def schedule(self, assignment: Assignment) -> Schedule:
+        """The Schedule of a legal assignment."""
+        return self.build(self.values(assignment))
+
+    def sample(self, rng: random.Random, tries: int = 200) -> Assignment:
+        """A uniform legal assignment; the default when none is found in `tries`."""
+        for _ in range(tries):
+            assignment = tuple(rng.randrange(len(knob.choices)) for knob in self.knobs)
+            if self.is_legal(assignment):
+                return assignment
+        return self.default
+
+    def mutate(self, assignment: Assignment, rng: random.Random, tries: int = 50) -> Assignment:
+        """A legal assignment that differs in one knob, near or far; the same one when none is found."""
+        for _ in range(tries):
+            place = rng.randrange(len(self.knobs)) if self.knobs else 0
+            count = len(self.knobs[place].choices) if self.knobs else 1
+            if count < 2:
+                continue
+            if rng.random() < 0.5:
+                choice = max(0, min(count - 1, assignment[place] + rng.choice((-1, 1))))
+            else:
+                choice = rng.randrange(count)
+            mutant = (*assignment[:place], choice, *assignment[place + 1 :])
+            if mutant != assignment and self.is_legal(mutant):
+                return mutant
+        return assignment
+
+    def enumerate(self, limit: int) -> Iterator[Assignment]:
+        """Legal assignments in lexicographic order, at most `limit` of them."""
+        found = 0
+        for flat in range(self.size):
+            if found >= limit:
+                return
+            rest, choices = flat, []
+            for knob in reversed(self.knobs):
+                rest, choice = divmod(rest, len(knob.choices))
+                choices.append(choice)
+            assignment = tuple(reversed(choices))
+            if self.is_legal(assignment):
+                found += 1
+                yield assignment

@@ -1,0 +1,161 @@
+"""Target: the machine that code is made *for*, as data.
+
+Rules, the analytic model and the code generator read these fields and nothing else; a new machine is a new value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import TargetError
+
+
+@dataclass(frozen=True)
+class Target:
+    """What changes the best code. Sizes in bytes; `vector_bytes` is the width the code generator uses."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    vector_bytes: int
+    vector_registers: int
+    cores: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hexadecimal digits over every field but the name."""
+        fields = {k: v for k, v in asdict(self).items() if k != "name"}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    def lanes(self, element_bytes: int) -> int:
+        """Elements of that size in one vector."""
+        return max(1, self.vector_bytes // element_bytes)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether this very process can run its code."""
+        return native_target().triple == self.triple and set(self.features) <= set(native_target().features)
+
+
+def target_json(target: Target) -> dict[str, Any]:
+    """JSON form, every field."""
+    return {**asdict(target), "features": list(target.features)}
+
+
+def target_from_json(data: Mapping[str, Any]) -> Target:
+    """Inverse of `target_json`; raises TypeError or KeyError on anything else."""
+    return Target(**{**data, "features": tuple(data["features"])})
+
+
+def get_target(name: str | Target | None) -> Target:
+    """A Target by name, None for this machine; raises TargetError with the known names."""
+    if isinstance(name, Target):
+        return name
+    if name is None or name == "native":
+        return native_target()
+    if name not in PRESETS:
+        msg = f"unknown target {name!r}; use one of: native, {', '.join(sorted(PRESETS))}"
+        raise TargetError(msg)
+    return PRESETS[name]
+
+
+@cache
+def native_target() -> Target:
+    """This machine, as the operating system and LLVM describe it."""
+    import llvmlite.binding as llvm  # noqa: PLC0415  (a compile-free import must not load LLVM)
+
+    features = tuple(sorted(f for f, on in llvm.get_host_cpu_features().items() if on))
+    vector_bytes, registers = _vector_shape(platform.machine(), features)
+    caches = _cache_sizes()
+    return Target(
+        name="native",
+        triple=llvm.get_process_triple(),
+        cpu=llvm.get_host_cpu_name(),
+        features=features,
+        vector_bytes=vector_bytes,
+        vector_registers=registers,
+        cores=os.cpu_count() or 1,
+        l1_bytes=caches.get(1, 32 << 10),
+        l2_bytes=caches.get(2, 512 << 10),
+        l3_bytes=caches.get(3, 8 << 20),
+    )
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on (its CPU affinity)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _vector_shape(machine: str, features: tuple[str, ...]) -> tuple[int, int]:
+    if "avx512f" in features and "avx512vl" in features:
+        return 64, 32
+    if "avx2" in features:
+        return 32, 16
+    return (16, 32) if machine in ("aarch64", "arm64") else (16, 16)
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of each data cache level of CPU 0; empty where the system does not tell."""
+    sizes: dict[int, int] = {}
+    for entry in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if (entry / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((entry / "level").read_text())
+            text = (entry / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        sizes[level] = int(text.rstrip("KM")) * unit
+    return sizes
+
+
+def _x86(name: str, features: str, vector_bytes: int, registers: int) -> Target:
+    return Target(
+        name=name,
+        triple="x86_64-unknown-linux-gnu",
+        cpu=name,
+        features=tuple(sorted(features.split())),
+        vector_bytes=vector_bytes,
+        vector_registers=registers,
+        cores=2,
+        l1_bytes=32 << 10,
+        l2_bytes=1 << 20,
+        l3_bytes=16 << 20,
+    )
+
+
+_V3 = "avx avx2 bmi bmi2 cmov cx16 f16c fma fxsr lzcnt mmx movbe popcnt sse sse2 sse3 sse4.1 sse4.2 ssse3 xsave"
+_V4 = f"{_V3} avx512bw avx512cd avx512dq avx512f avx512vl"
+
+PRESETS: Mapping[str, Target] = {
+    "x86-64-v3": _x86("x86-64-v3", _V3, 32, 16),
+    "x86-64-v4": _x86("x86-64-v4", _V4, 64, 32),
+    "aarch64-neoverse-n1": Target(
+        name="aarch64-neoverse-n1",
+        triple="aarch64-unknown-linux-gnu",
+        cpu="neoverse-n1",
+        features=("fp-armv8", "neon"),
+        vector_bytes=16,
+        vector_registers=32,
+        cores=4,
+        l1_bytes=64 << 10,
+        l2_bytes=1 << 20,
+        l3_bytes=4 << 20,
+    ),
+}
+"""Targets by name; this machine is "native"."""

@@ -1,0 +1,1 @@
+"""Partition into Subgraphs, the Workload and its digest."""

@@ -1,0 +1,180 @@
+"""Canonical form: Subgraphs that do the same work get equal Workloads, whatever model they came from.
+
+In this order: axes of extent 1 go, guards and indices are simplified, arguments of commutative operations are sorted,
+reduction axes follow the order in memory, neighbouring axes are merged, axes and buffers are renamed.
+
+    out[0, a2, a3, a1] = sum(i0, i1, i2) w[a1, i0, 0, 0] * x[0, a2, a3, i0]         a2, a3 < 56
+    →  t0[0, s0, s1] = sum(r0) x0[0, s0, r0] * c0[s1, r0, 0, 0]                     s0 < 3136
+
+Buffers may change their extents but never their bytes. Stages share axes by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from compiler.index import ZERO, Index
+from compiler.scalar import (
+    Apply,
+    Bound,
+    Const,
+    Expr,
+    Guard,
+    Load,
+    map_indices,
+    rename_buffers,
+    rewrite,
+    substitute,
+)
+from compiler.symbol import Axis
+from compiler.workload.ir import Operand, Stage, Workload, stage_loads
+from compiler.workload.merge_axes import merge_axes
+
+_COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """A canonical Workload, and for each of its buffers the name that it had before."""
+
+    workload: Workload
+    names: Mapping[str, str]
+
+
+def canonicalise(workload: Workload) -> Canonical:
+    """The canonical form; canonical Workloads come back equal.
+
+    Raises:
+        InputError: an extent is symbolic.
+    """
+    workload = _with_stages(workload, [_simplify(drop_unit_axes(s)) for s in workload.stages])
+    ranks = _argument_ranks(workload)
+    workload = _with_stages(workload, [_sort_arguments(s, ranks) for s in workload.stages])
+    workload = _with_stages(workload, [_order_reduction(s, workload) for s in workload.stages])
+    workload = _rename_axes(merge_axes(workload))
+    return _rename_buffers(workload)
+
+
+def drop_unit_axes(stage: Stage) -> Stage:
+    """Remove axes of extent 1 and substitute 0; a stage keeps at least one axis."""
+    unit = {name: ZERO for name, size in stage.ranges.items() if size == 1}
+    axes = tuple(a for a in stage.axes if a.name not in unit) or stage.axes[-1:]
+    reduce_axes = tuple(a for a in stage.reduce_axes if a.name not in unit)
+    return replace(
+        stage,
+        axes=axes,
+        reduce_axes=reduce_axes,
+        reducer=stage.reducer if reduce_axes else None,
+        body=substitute(stage.body, unit),
+        target_indices=tuple(i.substitute(unit) for i in stage.target_indices),
+    )
+
+
+def _simplify(stage: Stage) -> Stage:
+    ranges = stage.ranges
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Guard):
+            return None
+        needed = tuple(b for b in e.bounds if not _always(b, ranges))
+        if len(needed) == len(e.bounds):
+            return None
+        return Guard(needed, e.inside, e.outside) if needed else e.inside
+
+    body = rewrite(map_indices(stage.body, lambda i: i.simplify(ranges)), rule)
+    return replace(stage, body=body)
+
+
+def _always(bound: Bound, ranges: Mapping[str, int]) -> bool:
+    low, high = bound.index.bounds(ranges)
+    return bound.low <= low and high < bound.high
+
+
+def _argument_ranks(workload: Workload) -> dict[str, int]:
+    ranks = {t.name: 1 for t in workload.temporaries}
+    return ranks | {o.name: 3 if o.constant else 2 for o in workload.operands}
+
+
+def _sort_arguments(stage: Stage, ranks: Mapping[str, int]) -> Stage:
+    """Computed arguments first, then temporaries, inputs, constants and numbers; equal ones keep their order."""
+
+    def rank(expr: Expr) -> int:
+        match expr:
+            case Const():
+                return 4
+            case Load(buffer, _) | Guard(_, Load(buffer, _), _):
+                return ranks.get(buffer, 1)
+            case _:
+                return 0
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Apply) or e.op not in _COMMUTATIVE:
+            return None
+        ordered = tuple(sorted(e.args, key=rank))
+        return None if ordered == e.args else Apply(e.op, ordered)
+
+    return replace(stage, body=rewrite(stage.body, rule))
+
+
+def _order_reduction(stage: Stage, workload: Workload) -> Stage:
+    """Reduction axes in the order in which the first input that is read has them in memory."""
+    constants = {o.name for o in workload.operands if o.constant}
+    read = stage_loads(stage)
+    main = next((load for load in read if load.buffer not in constants), read[0] if read else None)
+    if main is None:
+        return stage
+
+    def place(a: Axis) -> int:
+        return next((d for d, index in enumerate(main.indices) if a.name in index.names()), -1)
+
+    return replace(stage, reduce_axes=tuple(sorted(stage.reduce_axes, key=place)))
+
+
+def _rename_axes(workload: Workload) -> Workload:
+    names: dict[str, str] = {}
+    for prefix, group in (("s", "axes"), ("r", "reduce_axes")):
+        own = dict.fromkeys(a.name for stage in workload.stages for a in getattr(stage, group))
+        fresh = [name for name in own if name not in names]
+        names |= {name: f"{prefix}{i}" for i, name in enumerate(fresh)}
+    bindings = {old: Index.of(new) for old, new in names.items()}
+    return _with_stages(workload, [_rename_stage_axes(s, bindings, names) for s in workload.stages])
+
+
+def _rename_stage_axes(stage: Stage, bindings: Mapping[str, Index], names: Mapping[str, str]) -> Stage:
+    return replace(
+        stage,
+        axes=tuple(Axis(names[a.name], a.extent) for a in stage.axes),
+        reduce_axes=tuple(Axis(names[a.name], a.extent) for a in stage.reduce_axes),
+        body=substitute(stage.body, bindings),
+        target_indices=tuple(i.substitute(bindings) for i in stage.target_indices),
+    )
+
+
+def _rename_buffers(workload: Workload) -> Canonical:
+    read = list(dict.fromkeys(load.buffer for stage in workload.stages for load in stage_loads(stage)))
+    by_name = workload.buffers
+    operands = [by_name[n] for n in read if by_name[n] in workload.operands]
+    inputs = [o for o in operands if not o.constant]
+    constants = [o for o in operands if o.constant]
+    groups = (("x", inputs), ("c", constants), ("t", workload.temporaries), ("y", workload.outputs))
+    names = {o.name: f"{prefix}{i}" for prefix, group in groups for i, o in enumerate(group)}
+
+    def renamed(group: tuple[Operand, ...] | list[Operand]) -> tuple[Operand, ...]:
+        return tuple(replace(o, name=names[o.name]) for o in group)
+
+    stages = tuple(
+        replace(s, body=rename_buffers(s.body, names), target=names[s.target]) for s in workload.stages
+    )
+    canonical = replace(
+        workload,
+        operands=renamed([*inputs, *constants]),
+        temporaries=renamed(workload.temporaries),
+        outputs=renamed(workload.outputs),
+        stages=stages,
+    )
+    return Canonical(canonical, {new: old for old, new in names.items()})
+
+
+def _with_stages(workload: Workload, stages: list[Stage]) -> Workload:
+    return replace(workload, stages=tuple(stages))

@@ -1,0 +1,194 @@
+"""Workload: the structure of a Subgraph, without the values and names of the model it came from.
+
+    workload ::= Workload(operands, stages, outputs, symbols)
+    operand  ::= Operand(name, shape, dtype, constant)       shape: extents in memory, halo included
+    stage    ::= Stage(name, axes, reduce_axes, reducer, body, target, target_indices, dtype)
+
+A Stage stores `target[target_indices] = reducer over reduce_axes of body`. Stages are in topological order; a stage's
+target is an intermediate buffer (read by later stages) or an output. Axis and operand names are canonical, layouts are
+part of the index expressions, so two Subgraphs that do the same work have equal Workloads and one digest, on any
+platform.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from compiler.dtype import DType
+from compiler.index import Index, index_from_json, index_json
+from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
+from compiler.symbol import Axis, Symbol, axis, static
+
+FORMAT = 1
+"""Version of the canonical form; part of the digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A buffer: an input, a constant (its values are known before the first run), an intermediate or an output."""
+
+    name: str
+    shape: tuple[Index, ...]
+    dtype: DType
+    constant: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Shape as numbers; raises InputError where it is symbolic."""
+        return tuple(static(extent, self.name) for extent in self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Row-major strides in elements."""
+        strides, step = [], 1
+        for size in reversed(self.sizes):
+            strides.append(step)
+            step *= size
+        return tuple(reversed(strides))
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, halo included."""
+        count = 1
+        for size in self.sizes:
+            count *= size
+        return count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in memory, halo included."""
+        return self.elements * self.dtype.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`target[target_indices] = reducer over reduce_axes of body` for all axes; `reducer` None for a map.
+
+    `dtype` is the type in which it computes and accumulates; operands and target have their own.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    reduce_axes: tuple[Axis, ...]
+    reducer: str | None
+    body: Expr
+    target: str
+    target_indices: tuple[Index, ...]
+    dtype: DType = DType.F32
+
+    @property
+    def ranges(self) -> dict[str, int]:
+        """Extent of each axis by name."""
+        return {a.name: a.size for a in (*self.axes, *self.reduce_axes)}
+
+    @property
+    def points(self) -> int:
+        """Iterations, reduction included."""
+        count = 1
+        for size in self.ranges.values():
+            count *= size
+        return count
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations: those of the body and one for the combination, per iteration."""
+        arithmetic = sum(isinstance(e, Apply) for e in walk(self.body)) + (self.reducer is not None)
+        return arithmetic * self.points
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a Subgraph computes. `operands` are inputs and constants; `outputs` and `temporaries` are written."""
+
+    operands: tuple[Operand, ...]
+    temporaries: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    stages: tuple[Stage, ...]
+    symbols: tuple[Symbol, ...] = ()
+
+    @property
+    def buffers(self) -> dict[str, Operand]:
+        """Every buffer by name."""
+        return {b.name: b for b in (*self.operands, *self.temporaries, *self.outputs)}
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations of one run."""
+        return sum(stage.operations for stage in self.stages)
+
+    @property
+    def anchor(self) -> Stage:
+        """The stage that dominates: the one with the most operations (the last of equals)."""
+        return max(reversed(self.stages), key=lambda s: (s.reducer is not None, s.operations))
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hexadecimal digits, the same on every platform and Python version."""
+        text = json.dumps(workload_json(self), separators=(",", ":"), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def workload_json(workload: Workload) -> dict[str, Any]:
+    """Canonical JSON form; raises InputError where an extent is symbolic."""
+    return {
+        "format": FORMAT,
+        "operands": [_operand_json(o) for o in workload.operands],
+        "temporaries": [_operand_json(o) for o in workload.temporaries],
+        "outputs": [_operand_json(o) for o in workload.outputs],
+        "stages": [_stage_json(s) for s in workload.stages],
+    }
+
+
+def workload_from_json(data: Any) -> Workload:
+    """Inverse of `workload_json`; raises ValueError, KeyError or TypeError on anything else."""
+    if data["format"] != FORMAT:
+        msg = f"workload format {data['format']!r}, this version reads {FORMAT}"
+        raise ValueError(msg)
+    operands, temporaries, outputs = (
+        tuple(_operand_from_json(o) for o in data[key]) for key in ("operands", "temporaries", "outputs")
+    )
+    return Workload(operands, temporaries, outputs, tuple(_stage_from_json(s) for s in data["stages"]))
+
+
+def _operand_json(operand: Operand) -> list[Any]:
+    return [operand.name, list(operand.sizes), operand.dtype.value, operand.constant]
+
+
+def _operand_from_json(data: Any) -> Operand:
+    name, sizes, dtype, constant = data
+    return Operand(str(name), tuple(Index.of(int(s)) for s in sizes), DType(dtype), bool(constant))
+
+
+def _stage_json(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "axes": [[a.name, a.size] for a in stage.axes],
+        "reduce": [[a.name, a.size] for a in stage.reduce_axes],
+        "reducer": stage.reducer,
+        "body": expr_json(stage.body),
+        "target": stage.target,
+        "indices": [index_json(i) for i in stage.target_indices],
+        "dtype": stage.dtype.value,
+    }
+
+
+def _stage_from_json(data: Any) -> Stage:
+    return Stage(
+        name=str(data["name"]),
+        axes=tuple(axis(n, int(s)) for n, s in data["axes"]),
+        reduce_axes=tuple(axis(n, int(s)) for n, s in data["reduce"]),
+        reducer=data["reducer"],
+        body=expr_from_json(data["body"]),
+        target=str(data["target"]),
+        target_indices=tuple(index_from_json(i) for i in data["indices"]),
+        dtype=DType(data["dtype"]),
+    )
+
+
+def stage_loads(stage: Stage) -> tuple[Load, ...]:
+    """All loads of the body, in order of appearance."""
+    return tuple(e for e in walk(stage.body) if isinstance(e, Load))

@@ -1,0 +1,139 @@
+"""Merge axes: neighbours that walk through memory as one become one.
+
+    for h < 56, w < 56, c < 64: y[0, h, w, c] = x[0, h, w, c] + b[c]    y, x: [1, 56, 56, 64]
+    →  for h < 3136, c < 64: y[0, h, c] = x[0, h, c] + b[c]             y, x: [1, 3136, 64]
+
+So a 1x1 convolution becomes a matrix product, and a schedule may tile h and w together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from compiler.index import Index, Ranges
+from compiler.scalar import Expr, Guard, Load, rewrite, walk
+from compiler.symbol import Axis
+from compiler.workload.ir import Operand, Stage, Workload, stage_loads
+
+
+def merge_axes(workload: Workload) -> Workload:
+    """Merge until no pair is left; the same object comes back when there is none."""
+    while (merge := next(_merges(workload), None)) is not None:
+        workload = _apply(workload, merge)
+    return workload
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Axes `outer` and `inner` become `outer`; `dims`: the dimension of each buffer that outer indexes."""
+
+    outer: str
+    inner: str
+    dims: dict[str, int]
+
+
+def _merges(workload: Workload) -> Iterator[_Merge]:
+    for stage in workload.stages:
+        for axes in (stage.axes, stage.reduce_axes):
+            for outer, inner in pairwise(axes):
+                dims = _dimensions(workload, outer.name, inner.name)
+                if dims is not None:
+                    yield _Merge(outer.name, inner.name, dims)
+
+
+def _dimensions(workload: Workload, outer: str, inner: str) -> dict[str, int] | None:
+    """Where each buffer has the pair; None where an access or a stage forbids merging it."""
+    found: dict[str, int] = {}
+    untouched: set[str] = set()
+    for stage in workload.stages:
+        if not _neighbours(stage, outer, inner) or _bounds_use(stage, outer, inner):
+            return None
+        accesses = [*stage_loads(stage), Load(stage.target, stage.target_indices)]
+        for access in accesses:
+            if not any({outer, inner} & index.names() for index in access.indices):
+                untouched.add(access.buffer)
+                continue
+            dim = _pair(access, outer, inner, workload.buffers[access.buffer].sizes, stage.ranges)
+            if dim is None or found.setdefault(access.buffer, dim) != dim:
+                return None
+    return None if untouched & found.keys() else found
+
+
+def _neighbours(stage: Stage, outer: str, inner: str) -> bool:
+    """Whether the stage has both in this order next to each other, or neither."""
+    for axes in (stage.axes, stage.reduce_axes):
+        names = [a.name for a in axes]
+        if (outer in names) != (inner in names):
+            return False
+        if outer in names and names.index(inner) != names.index(outer) + 1:
+            return False
+    return True
+
+
+def _bounds_use(stage: Stage, outer: str, inner: str) -> bool:
+    return any(
+        {outer, inner} & bound.index.names()
+        for e in walk(stage.body)
+        if isinstance(e, Guard)
+        for bound in e.bounds
+    )
+
+
+def _pair(access: Load, outer: str, inner: str, sizes: tuple[int, ...], ranges: Ranges) -> int | None:
+    """Dimension of outer, where it and its successor are indexed by the bare names over their full extents."""
+    names = [index.name for index in access.indices]
+    if outer not in names:
+        return None
+    dim = names.index(outer)
+    if names[dim + 1 : dim + 2] != [inner]:
+        return None
+    rest = (*access.indices[:dim], *access.indices[dim + 2 :])
+    if any({outer, inner} & index.names() for index in rest):
+        return None
+    return dim if sizes[dim] == ranges[outer] and sizes[dim + 1] == ranges[inner] else None
+
+
+def _apply(workload: Workload, merge: _Merge) -> Workload:
+    def reshape(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple(_reshape(o, merge.dims.get(o.name)) for o in operands)
+
+    return replace(
+        workload,
+        operands=reshape(workload.operands),
+        temporaries=reshape(workload.temporaries),
+        outputs=reshape(workload.outputs),
+        stages=tuple(_merge_stage(s, merge) for s in workload.stages),
+    )
+
+
+def _reshape(operand: Operand, dim: int | None) -> Operand:
+    if dim is None:
+        return operand
+    sizes, shape = operand.sizes, operand.shape
+    merged = Index.of(sizes[dim] * sizes[dim + 1])
+    return replace(operand, shape=(*shape[:dim], merged, *shape[dim + 2 :]))
+
+
+def _merge_stage(stage: Stage, merge: _Merge) -> Stage:
+    def drop(indices: tuple[Index, ...], buffer: str) -> tuple[Index, ...]:
+        dim = merge.dims.get(buffer)
+        return indices if dim is None else (*indices[: dim + 1], *indices[dim + 2 :])
+
+    def rule(e: Expr) -> Expr | None:
+        return Load(e.buffer, drop(e.indices, e.buffer)) if isinstance(e, Load) else None
+
+    return replace(
+        stage,
+        axes=_merge_pair(stage.axes, merge, stage.ranges),
+        reduce_axes=_merge_pair(stage.reduce_axes, merge, stage.ranges),
+        body=rewrite(stage.body, rule),
+        target_indices=drop(stage.target_indices, stage.target),
+    )
+
+
+def _merge_pair(axes: tuple[Axis, ...], merge: _Merge, ranges: Ranges) -> tuple[Axis, ...]:
+    kept = [a for a in axes if a.name != merge.inner]
+    both = Index.of(ranges.get(merge.outer, 1) * ranges.get(merge.inner, 1))
+    return tuple(Axis(a.name, both) if a.name == merge.outer else a for a in kept)

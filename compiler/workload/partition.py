@@ -1,0 +1,52 @@
+"""Partition: a Graph becomes a Program of Subgraphs with canonical Workloads.
+
+Free movements are read through, copies are inserted where the model's interface needs another layout than the inside,
+layouts are assigned, nodes are fused, and each group becomes a Workload of its own.
+"""
+
+from __future__ import annotations
+
+from compiler.graph.absorb_movements import absorb_movements
+from compiler.graph.assign_layouts import assign_layouts
+from compiler.graph.insert_copies import insert_copies
+from compiler.graph.ir import Graph
+from compiler.workload.canonical import canonicalise
+from compiler.workload.fusion import FusedNodes, fuse
+from compiler.workload.names import describe
+from compiler.workload.program import Program, Subgraph
+from compiler.workload.stages import Storage, build_workload
+
+
+def partition(graph: Graph) -> Program:
+    """Split a Graph into Subgraphs, in the order in which they run.
+
+    Args:
+        graph: static extents only; substitute symbols first.
+
+    Raises:
+        InputError: an extent is symbolic.
+    """
+    interface = graph.types()
+    graph = insert_copies(absorb_movements(graph))
+    storage = Storage(graph.types(), assign_layouts(graph))
+    subgraphs = tuple(_subgraph(fused, storage) for fused in fuse(graph))
+    used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}
+    stored = dict.fromkeys([*graph.inputs, *(value for s in subgraphs for value in s.bindings.values())])
+    stored_values = [value for value in stored if value not in graph.constants]
+    return Program(
+        name=graph.name,
+        inputs=dict(graph.inputs),
+        outputs={value: interface[value] for value in graph.outputs},
+        buffers={value: storage.operand(value) for value in stored_values},
+        constants={value: array for value, array in graph.constants.items() if value in used},
+        subgraphs=subgraphs,
+        layouts={value: storage.layouts[value] for value in stored_values},
+    )
+
+
+def _subgraph(fused: FusedNodes, storage: Storage) -> Subgraph:
+    workload = build_workload(fused, storage)
+    canonical = canonicalise(workload)
+    temporaries = {t.name for t in canonical.workload.temporaries}
+    bindings = {new: old for new, old in canonical.names.items() if new not in temporaries}
+    return Subgraph(describe(workload), canonical.workload, bindings)

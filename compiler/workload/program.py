@@ -1,0 +1,46 @@
+"""Program: a model as Subgraphs in order, what partitioning a Graph gives and what the runtime lays out in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.graph.ir import TensorType
+from compiler.graph.layout import Layout
+from compiler.workload.ir import Operand, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A fused region: its Workload, and the values of the model that are bound to it.
+
+    Attributes:
+        name: for people, such as "conv2d_3x3 64->64 @56x56".
+        bindings: value of the model for each operand and output of the Workload, by the Workload's names.
+    """
+
+    name: str
+    workload: Workload
+    bindings: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """All Subgraphs in the order in which they run.
+
+    Attributes:
+        inputs, outputs: the model's own, row-major, in the model's order.
+        buffers: how each value lies in memory (storage extents, halo included), constants excluded.
+        constants: by value name, row-major and read-only.
+        layouts: of every value in `buffers`; a halo must be zero whenever the value is read, and no kernel stores it.
+    """
+
+    name: str
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+    buffers: Mapping[str, Operand]
+    constants: Mapping[str, np.ndarray]
+    subgraphs: tuple[Subgraph, ...]
+    layouts: Mapping[str, Layout] = field(default_factory=dict)

@@ -1,0 +1,125 @@
+"""Verify: what every Workload and Program must satisfy. Tests run it after partitioning, debugging after every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.errors import CompileError
+from compiler.index import Index, Ranges
+from compiler.scalar import REDUCERS, Bound, Expr, Guard, Load, children
+from compiler.workload.ir import Operand, Stage, Workload, stage_loads
+from compiler.workload.program import Program, Subgraph
+
+
+def verify_workload(workload: Workload) -> None:
+    """Check names, ranks, order of stages and the bounds of every index.
+
+    Raises:
+        CompileError: the first rule that is broken; it is a bug of the compiler.
+        InputError: an extent is symbolic.
+    """
+    buffers = workload.buffers
+    count = len(workload.operands) + len(workload.temporaries) + len(workload.outputs)
+    _require(len(buffers) == count, "two buffers have the same name")
+    ready = {o.name for o in workload.operands}
+    for stage in workload.stages:
+        read = {load.buffer for load in stage_loads(stage)}
+        _require(read <= ready, f"stage {stage.name} reads {sorted(read - ready)} before it is written")
+        _require(stage.target in buffers and stage.target not in ready, f"{stage.target} is stored twice")
+        _verify_stage(stage, buffers)
+        ready.add(stage.target)
+    _require(ready == buffers.keys(), f"nothing stores {sorted(buffers.keys() - ready)}")
+
+
+def verify_program(program: Program) -> None:
+    """Check every Workload, that values are written before they are read, and that extents agree.
+
+    Raises:
+        CompileError: the first rule that is broken; it is a bug of the compiler.
+    """
+    ready = {*program.inputs, *program.constants}
+    for subgraph in program.subgraphs:
+        verify_workload(subgraph.workload)
+        _verify_bindings(subgraph, program)
+        bound = subgraph.bindings
+        for operand in subgraph.workload.operands:
+            value = bound[operand.name]
+            _require(value in ready, f"{subgraph.name} reads {value} before it is written")
+        written = {bound[operand.name] for operand in subgraph.workload.outputs}
+        _require(not written & ready, f"{subgraph.name} stores {sorted(written & ready)} again")
+        ready |= written
+    missing = program.outputs.keys() - ready
+    _require(not missing, f"nothing computes the outputs {sorted(missing)}")
+
+
+def _verify_bindings(subgraph: Subgraph, program: Program) -> None:
+    workload = subgraph.workload
+    bound = {o.name for o in (*workload.operands, *workload.outputs)}
+    _require(subgraph.bindings.keys() == bound, f"{subgraph.name} binds {sorted(subgraph.bindings)}")
+    for operand in (*workload.operands, *workload.outputs):
+        value = subgraph.bindings[operand.name]
+        constant = program.constants.get(value)
+        elements = program.buffers[value].elements if constant is None else constant.size
+        _require(operand.constant == (constant is not None), f"{value} is a constant on one side only")
+        _require(elements == operand.elements, f"{value} has {elements} elements, not {operand.elements}")
+
+
+def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:
+    where = f"stage {stage.name}"
+    ranges = stage.ranges
+    _require(bool(stage.axes), f"{where} has no axis")
+    _require(len(ranges) == len(stage.axes) + len(stage.reduce_axes), f"{where} has two axes of one name")
+    _require((stage.reducer is None) == (not stage.reduce_axes), f"{where} reduces over nothing")
+    _require(stage.reducer is None or stage.reducer in REDUCERS, f"{where} has reducer {stage.reducer}")
+    spatial = {a.name: a.size for a in stage.axes}
+    _verify_access(Load(stage.target, stage.target_indices), buffers, spatial, (), where)
+    _verify_expr(stage.body, buffers, ranges, (), where)
+
+
+def _verify_expr(
+    expr: Expr, buffers: Mapping[str, Operand], ranges: Ranges, bounds: tuple[Bound, ...], where: str
+) -> None:
+    match expr:
+        case Load():
+            _verify_access(expr, buffers, ranges, bounds, where)
+        case Guard(own, inside, outside):
+            for bound in own:
+                _verify_names(bound.index, ranges, where)
+            _verify_expr(inside, buffers, ranges, (*bounds, *own), where)
+            _verify_expr(outside, buffers, ranges, bounds, where)
+        case _:
+            for child in children(expr):
+                _verify_expr(child, buffers, ranges, bounds, where)
+
+
+def _verify_access(
+    load: Load, buffers: Mapping[str, Operand], ranges: Ranges, bounds: tuple[Bound, ...], where: str
+) -> None:
+    sizes = buffers[load.buffer].sizes
+    what = f"{where}: {load.buffer} of {list(sizes)}"
+    _require(len(sizes) == len(load.indices), f"{what} has {len(load.indices)} indices")
+    for index, size in zip(load.indices, sizes, strict=True):
+        _verify_names(index, ranges, where)
+        low, high = _limits(index, ranges, bounds)
+        _require(low >= 0 and high < size, f"{what} is indexed by {index} in {low}..{high}")
+
+
+def _verify_names(index: Index, ranges: Ranges, where: str) -> None:
+    unknown = index.names() - ranges.keys()
+    _require(not unknown, f"{where} uses undefined names {sorted(unknown)}")
+
+
+def _limits(index: Index, ranges: Ranges, bounds: tuple[Bound, ...]) -> tuple[int, int]:
+    """Bounds of an index where every guard around it holds; a guard counts if it differs by a constant."""
+    low, high = index.bounds(ranges)
+    for bound in bounds:
+        shift = (index - bound.index).constant
+        if shift is not None:
+            low, high = max(low, bound.low + shift), min(high, bound.high - 1 + shift)
+    return low, high
+
+
+def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  (the condition is what it is about)
+    if not holds:
+        msg = f"{rule}; this is a bug in Luthier, please report it with the model"
+        raise CompileError(msg)

@@ -1,0 +1,51 @@
+"""Seeded inputs, and outputs in float64 to measure an engine's error against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.evaluate import reference_outputs
+from compiler.runtime.module import TensorSpec
+from compiler.workload.program import Program
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def make_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, np.ndarray]:
+    """Inputs that depend on the seed alone: normal for floats, 0 to 6 for integers."""
+    generator = np.random.default_rng(seed)
+    return {spec.name: _array(spec, generator) for spec in specs}
+
+
+def float64_outputs(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
+    """Every Subgraph evaluated in float64, by definition rather than by generated code."""
+    values: dict[str, np.ndarray] = {**program.constants, **inputs}
+    for subgraph in program.subgraphs:
+        workload, bindings = subgraph.workload, subgraph.bindings
+        operands = {operand.name: values[bindings[operand.name]] for operand in workload.operands}
+        for name, array in reference_outputs(workload, operands).items():
+            values[bindings[name]] = array
+    return {name: values[name] for name in program.outputs}
+
+
+def relative_error(outputs: Arrays, reference: Arrays) -> float:
+    """Largest difference over the largest value of the reference, the worst of all outputs; infinite for NaN."""
+    worst = 0.0
+    for name, expected in reference.items():
+        if expected.size == 0:
+            continue
+        scale = max(float(np.max(np.abs(expected))), np.finfo(np.float64).tiny)
+        error = float(np.max(np.abs(np.asarray(outputs[name], np.float64) - expected))) / scale
+        worst = max(worst, error if np.isfinite(error) else float("inf"))
+    return worst
+
+
+def _array(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    if spec.dtype.is_float:
+        return generator.standard_normal(spec.shape).astype(spec.dtype.numpy)
+    if spec.dtype is DType.BOOL:
+        return generator.random(spec.shape) < 0.5
+    return generator.integers(0, 7, spec.shape).astype(spec.dtype.numpy)

@@ -1,0 +1,144 @@
+"""From a model and options to a Module: what `luthier.compile` and the commands share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compiler.errors import InputError, NotTuned, TargetError
+from compiler.pipeline import compile_program, load_graph, lower
+from compiler.runtime.module import Module
+from compiler.schedule.source import ScheduleSource
+from compiler.target import Target, get_target, usable_cores
+from compiler.workload.program import Program
+from service.db.upgrade import open_database
+from service.records.log import SqlTuningLog
+from service.records.source import SqlScheduleSource
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx import ModelProto
+
+MAX_THREADS = 1024
+_NAMED_MISSES = 3
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What a Module is made for; `make_options` checks it.
+
+    Attributes:
+        error_budget: largest error of the model's outputs, relative to the largest; None for the default.
+        database: URL of the tuning log; None for LUTHIER_DATABASE_URL, else SQLite in the user's data folder.
+    """
+
+    target: Target
+    threads: int
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    error_budget: float | None = None
+    database: str | None = None
+
+
+def make_options(
+    target: str | Target | None = None,
+    threads: int | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    error_budget: float | None = None,
+    database: str | None = None,
+) -> BuildOptions:
+    """Check options and fill in what was left open.
+
+    Raises:
+        InputError: threads, shapes or error budget are out of range or of the wrong type.
+        TargetError: the target is unknown, or this machine cannot run its code.
+    """
+    found = get_target(target)
+    if not found.is_native:
+        msg = f"this machine cannot run code for target {found.name!r}; use native, or run Luthier on such a machine"
+        raise TargetError(msg)
+    if threads is None:
+        threads = usable_cores()
+    return BuildOptions(
+        found,
+        checked_integer("threads", threads, 1, MAX_THREADS),
+        _checked_shapes(shapes or {}),
+        None if error_budget is None else checked_number("error_budget", error_budget, below=1.0),
+        database,
+    )
+
+
+def checked_integer(name: str, value: object, low: int, high: int = 2**63 - 1) -> int:
+    """An integer within limits; raises InputError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        msg = f"{name} is {value!r}; give an integer from {low} to {high}"
+        raise InputError(msg)
+    return value
+
+
+def checked_number(name: str, value: object, below: float = math.inf) -> float:
+    """A finite number above 0; raises InputError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < below:
+        msg = f"{name} is {value!r}; give a number above 0" + (
+            "" if below == math.inf else f" and below {below:g}"
+        )
+        raise InputError(msg)
+    return float(value)
+
+
+def read_program(model: str | Path | bytes | ModelProto, options: BuildOptions) -> Program:
+    """Check the model and split it into Subgraphs; raises ModelError."""
+    return lower(load_graph(model, options.shapes))
+
+
+def build_module(program: Program, options: BuildOptions, *, require_tuned: bool = False) -> Module:
+    """Look every Task up in the tuning log and compile; nothing is measured.
+
+    Raises:
+        NotTuned: `require_tuned`, and a Task has no record.
+        DatabaseError: the tuning log cannot be read.
+    """
+    with open_log(options.database) as log:
+        source = SqlScheduleSource(log, options.error_budget)
+        if require_tuned:
+            _require_records(program, options, source)
+        return compile_program(program, options.target, options.threads, source)
+
+
+@contextmanager
+def open_log(database: str | None) -> Iterator[SqlTuningLog]:
+    """The tuning log of a URL, closed at the end; None for the environment's, else the user's own."""
+    opened = open_database(database or Settings().database_url)
+    try:
+        yield SqlTuningLog(opened)
+    finally:
+        opened.close()
+
+
+def _require_records(program: Program, options: BuildOptions, source: ScheduleSource) -> None:
+    names = {s.workload.digest: s.name for s in program.subgraphs}
+    workloads = list({s.workload.digest: s.workload for s in program.subgraphs}.values())
+    answers = source.lookup(workloads, options.target, options.threads)
+    missing = [names[w.digest] for w, found in zip(workloads, answers, strict=True) if found is None]
+    if not missing:
+        return
+    more = ", …" if len(missing) > _NAMED_MISSES else ""
+    msg = (
+        f"{len(missing)} of {len(workloads)} tasks have no record for {options.target.name} with {options.threads} "
+        f"threads ({', '.join(missing[:_NAMED_MISSES])}{more}); run luthier tune with the same options first"
+    )
+    raise NotTuned(msg)
+
+
+def _checked_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    if not isinstance(shapes, Mapping):
+        msg = f"shapes is {shapes!r}; give a mapping such as {{'x': (1, 128)}}"
+        raise InputError(msg)
+    return {
+        str(name): tuple(checked_integer(f"shapes[{name!r}]", size, 1) for size in shape)
+        for name, shape in shapes.items()
+    }

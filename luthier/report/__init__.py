@@ -1,0 +1,1 @@
+"""The TuningReport, and the page that shows it."""

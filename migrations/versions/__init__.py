@@ -1,0 +1,1 @@
+"""One revision a file, in order."""

@@ -1,0 +1,1 @@
+"""FastAPI over the tuning log."""

@@ -1,0 +1,1 @@
+"""The one place that knows tables and sessions."""

@@ -1,0 +1,144 @@
+"""Opening a database: create or upgrade its schema, refuse one that is newer or not ours."""
+
+from __future__ import annotations
+
+import importlib.resources
+import logging
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from compiler.errors import DatabaseError
+from service.db.engine import BUSY_TIMEOUT_S, WRITE, check_sqlite_path, database_error, make_engine, parse_url
+from service.db.engine import describe as describe_url
+from service.db.session import Database
+from service.settings import default_database_path
+
+_LOCK = 0x4C75_7468  # any number that all versions of Luthier share
+
+
+def open_database(url: str | None = None, *, upgrade: bool = False) -> Database:
+    """Open a tuning log at the newest schema.
+
+    An SQLite file is created and upgraded by itself; so is an empty PostgreSQL database. A PostgreSQL schema that is
+    older is upgraded only with `upgrade`, because other servers may still use it.
+
+    Args:
+        url: a SQLAlchemy URL; None for the SQLite file in the user's data folder.
+        upgrade: bring an older PostgreSQL schema up to date (`luthier db upgrade`).
+
+    Raises:
+        DatabaseError: it cannot be reached or written, is no tuning log, or its schema is newer than this Luthier.
+    """
+    if url is None:
+        default = default_database_path()
+        _make_folder(default.parent)
+        url = f"sqlite:///{default}"
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        check_sqlite_path(parsed)
+    engine = make_engine(parsed)
+    try:
+        _prepare(engine, parsed, upgrade=upgrade)
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        engine.dispose()
+        raise _translate(parsed, error) from None
+    except DatabaseError:
+        engine.dispose()
+        raise
+    return Database(engine)
+
+
+def schema_is_current(database: Database) -> bool:
+    """Whether the schema is the one that this code expects."""
+    with database.read() as session:
+        found = MigrationContext.configure(session.connection()).get_current_heads()
+    return found == tuple(_script().get_heads())
+
+
+def _prepare(engine: Engine, url: URL, *, upgrade: bool) -> None:
+    sqlite = engine.dialect.name == "sqlite"
+    heads = set(_script().get_heads())
+    with engine.connect() as connection:
+        found = set(MigrationContext.configure(connection).get_current_heads())
+        empty = not found and not inspect(connection).get_table_names()
+    if found == heads:
+        return
+    if sqlite and empty:
+        _use_wal(url)
+    # The lock makes whoever comes second wait and then find the work done.
+    with engine.execution_options(**{WRITE: True}).begin() as connection:
+        if not sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        _upgrade(connection, url, heads, allowed=sqlite or upgrade)
+
+
+def _upgrade(connection: Connection, url: URL, heads: set[str], *, allowed: bool) -> None:
+    found = set(MigrationContext.configure(connection).get_current_heads())
+    where = describe_url(url)
+    if found == heads:
+        return
+    if found and not found <= {revision.revision for revision in _script().walk_revisions()}:
+        msg = f"{where} was written by a newer Luthier; upgrade Luthier or name another database"
+        raise DatabaseError(msg)
+    if not found and inspect(connection).get_table_names():
+        msg = f"{where} belongs to another program; name another database"
+        raise DatabaseError(msg)
+    if found and not allowed:
+        msg = f"{where} has an older schema; stop its servers and run: luthier db upgrade"
+        raise DatabaseError(msg)
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _use_wal(url: URL) -> None:
+    """Readers and the writer do not block each other under WAL. The mode stays with the file.
+
+    SQLite does not always wait by itself when two processes switch a new file at once, hence the loop.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            with closing(sqlite3.connect(url.database or "", timeout=1.0)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _config() -> Config:
+    config = Config()
+    folder = importlib.resources.files("migrations")
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _script() -> ScriptDirectory:
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    return ScriptDirectory.from_config(_config())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the folder {folder} cannot be created ({error.strerror}); set LUTHIER_DATABASE_URL to another place"
+        raise DatabaseError(msg) from None
+
+
+def _translate(url: URL, error: SQLAlchemyError | sqlite3.Error) -> DatabaseError:
+    if isinstance(error, sqlite3.Error):
+        return database_error(url, DBAPIError(None, None, error))
+    return database_error(url, error)

@@ -1,0 +1,1 @@
+"""TuningJobs: endpoints, schemas, operations, repository."""

@@ -1,0 +1,1 @@
+"""Uploaded Models: endpoints, schemas, operations, repository."""

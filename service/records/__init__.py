@@ -1,0 +1,1 @@
+"""TuningRecords: endpoints, schemas, operations, repository."""

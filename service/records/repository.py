@@ -1,0 +1,159 @@
+"""SQL over keys, trials and records. Nothing here commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+from sqlalchemy import Select, delete, func, or_, select
+from sqlalchemy.orm import Session
+
+from compiler.target import Target, target_json
+from compiler.workload.ir import Workload, workload_json
+from service import json_text
+from service.db.insert import affected, chunks, insert, insert_new
+from service.db.models import KeyRow, RecordRow, TargetRow, TrialRow, WorkloadRow
+from service.db.session import now_s
+from service.records.convert import (
+    key_digest,
+    key_of,
+    record_of,
+    record_values,
+    trial_of,
+    trial_values,
+)
+from tuner.record import Trial, TuningRecord
+from tuner.task import RecordKey
+
+
+class RecordRepository:
+    """Queries of one session."""
+
+    def __init__(self, session: Session) -> None:
+        """Use this session."""
+        self._session = session
+
+    def add_trials(self, trials: Sequence[Trial], job: str | None) -> int:
+        """Add those not known yet (same key, schedule and epoch); how many those were."""
+        ids = self._ensure_keys({trial.key for trial in trials})
+        created_s = now_s(self._session)
+        rows = [{**trial_values(t), "key_id": ids[t.key], "job": job, "created_s": created_s} for t in trials]
+        return insert_new(self._session, TrialRow, rows)
+
+    def put_record(self, record: TuningRecord) -> bool:
+        """Keep it where it is the first of its key, faster than the kept one, or of a newer epoch."""
+        key_id = self._ensure_keys({record.key})[record.key]
+        values = {**record_values(record), "key_id": key_id, "created_s": now_s(self._session)}
+        statement = insert(self._session, RecordRow).values(values)
+        new, kept = statement.excluded, RecordRow
+        faster = (new.codegen_epoch == kept.codegen_epoch) & (new.median_s < kept.median_s)
+        statement = statement.on_conflict_do_update(
+            index_elements=[RecordRow.key_id],
+            set_={name: new[name] for name in values if name != "key_id"},
+            where=or_(new.codegen_epoch > kept.codegen_epoch, faster),
+        )
+        return affected(self._session, statement) > 0
+
+    def trials(self, key: RecordKey, limit: int) -> list[Trial]:
+        """The newest `limit` of a key, oldest first."""
+        rows = self._session.scalars(
+            select(TrialRow)
+            .join(KeyRow, KeyRow.id == TrialRow.key_id)
+            .where(KeyRow.digest == key_digest(key))
+            .order_by(TrialRow.id.desc())
+            .limit(limit)
+        ).all()
+        return [trial_of(row, key) for row in reversed(rows)]
+
+    def records(self, keys: Iterable[RecordKey]) -> dict[RecordKey, TuningRecord]:
+        """The record of each key that has one."""
+        wanted = {key_digest(key): key for key in keys}
+        found: dict[RecordKey, TuningRecord] = {}
+        for chunk in chunks(list(wanted)):
+            statement = select(KeyRow.digest, RecordRow).join(RecordRow, RecordRow.key_id == KeyRow.id)
+            for digest, row in self._session.execute(statement.where(KeyRow.digest.in_(chunk))):
+                found[wanted[digest]] = record_of(row, wanted[digest])
+        return found
+
+    def list_records(
+        self, after: int, limit: int, target: str | None = None
+    ) -> list[tuple[int, TuningRecord]]:
+        """Records with an id above `after`, in order of id."""
+        statement = _records().where(RecordRow.key_id > after).order_by(RecordRow.key_id).limit(limit)
+        if target is not None:
+            statement = statement.where(KeyRow.target == target)
+        return [(row.key_id, record_of(row, key_of(key))) for row, key in self._session.execute(statement)]
+
+    def all_records(self) -> Iterator[TuningRecord]:
+        """Every record, streamed in order of id."""
+        statement = _records().order_by(RecordRow.key_id).execution_options(yield_per=CHUNK_ROWS)
+        for row, key in self._session.execute(statement):
+            yield record_of(row, key_of(key))
+
+    def all_trials(self) -> Iterator[Trial]:
+        """Every trial, streamed in the order they were added."""
+        statement = select(TrialRow, KeyRow).join(KeyRow, KeyRow.id == TrialRow.key_id).order_by(TrialRow.id)
+        for row, key in self._session.execute(statement.execution_options(yield_per=CHUNK_ROWS)):
+            yield trial_of(row, key_of(key))
+
+    def put_workloads(self, workloads: Iterable[Workload]) -> None:
+        """Remember what their digests stand for."""
+        rows = {w.digest: {"digest": w.digest, "body": json_text.dump(workload_json(w))} for w in workloads}
+        insert_new(self._session, WorkloadRow, [rows[d] for d in sorted(rows)])
+
+    def put_target(self, target: Target) -> None:
+        """Remember what its digest stands for."""
+        body = json_text.dump(target_json(target))
+        insert_new(self._session, TargetRow, [{"digest": target.digest, "name": target.name, "body": body}])
+
+    def workloads(self) -> Iterator[str]:
+        """Canonical JSON of every workload, in order of digest."""
+        yield from self._session.scalars(select(WorkloadRow.body).order_by(WorkloadRow.digest))
+
+    def targets(self) -> list[TargetRow]:
+        """Every target, in order of digest."""
+        return list(self._session.scalars(select(TargetRow).order_by(TargetRow.digest)))
+
+    def count(self) -> dict[str, int]:
+        """Rows of each kind."""
+        session = self._session
+
+        def rows(statement: Select[int]) -> int:
+            return int(session.scalar(statement) or 0)
+
+        count = func.count
+        return {
+            "records": rows(select(count()).select_from(RecordRow)),
+            "trials": rows(select(count()).select_from(TrialRow)),
+            "failed_trials": rows(select(count()).select_from(TrialRow).where(TrialRow.failed)),
+            "tasks": rows(select(count()).select_from(KeyRow)),
+            "workloads": rows(select(count(KeyRow.workload.distinct()))),
+            "targets": rows(select(count(KeyRow.target.distinct()))),
+        }
+
+    def delete_trials_before(self, created_s: float) -> int:
+        """Delete older trials; how many those were."""
+        return affected(self._session, delete(TrialRow).where(TrialRow.created_s < created_s))
+
+    def delete_records_of_other_epochs(self, epoch: int) -> int:
+        """Delete records that are not served any more; how many those were."""
+        return affected(self._session, delete(RecordRow).where(RecordRow.codegen_epoch != epoch))
+
+    def _ensure_keys(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, int]:
+        """Row ids of the keys. Their rows stay locked, always in the same order, so that writers cannot deadlock."""
+        by_digest = {key_digest(key): key for key in keys}
+        digests = sorted(by_digest)
+        insert_new(self._session, KeyRow, [{"digest": d, **asdict(by_digest[d])} for d in digests])
+        ids: dict[RecordKey, int] = {}
+        for chunk in chunks(digests):
+            statement = select(KeyRow.digest, KeyRow.id).where(KeyRow.digest.in_(chunk))
+            for digest, key_id in self._session.execute(statement.order_by(KeyRow.digest).with_for_update()):
+                ids[by_digest[digest]] = key_id
+        return ids
+
+
+CHUNK_ROWS = 500
+
+
+def _records() -> Select[RecordRow, KeyRow]:
+    return select(RecordRow, KeyRow).join(KeyRow, KeyRow.id == RecordRow.key_id)

@@ -1,0 +1,62 @@
+"""Fixtures for every test: golden texts, and isolation from the user's own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+_UNSET = ("LUTHIER_SERVER", "LUTHIER_TOKEN", "LUTHIER_DEBUG")
+
+Golden = Callable[[str, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite tests/golden with what the tests produce"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(text, "name")` compares with tests/golden/name.txt; `--update-golden` rewrites the file."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(text: str, name: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        shown = path.relative_to(ROOT)
+        actual = text.rstrip("\n") + "\n"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(actual, encoding="utf-8")
+            return
+        if not path.is_file():
+            pytest.fail(f"{shown} is missing; look at the text, then run `make golden`\n{actual}")
+        assert actual == path.read_text(encoding="utf-8"), f"{shown} differs; see `make golden`"
+
+    return check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _isolated_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep session fixtures and their child processes away from the user's folders and environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        for name in _UNSET:
+            patch.delenv(name, raising=False)
+        patch.setenv("XDG_DATA_HOME", str(home / "data"))
+        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+        patch.setenv("LUTHIER_CACHE_DIR", str(home / "luthier-cache"))
+        patch.setenv("LUTHIER_DATABASE_URL", f"sqlite:///{home / 'log.db'}")
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test an empty tuning log and cache of its own."""
+    home = tmp_path_factory.mktemp("luthier")
+    monkeypatch.setenv("LUTHIER_CACHE_DIR", str(home / "cache"))
+    monkeypatch.setenv("LUTHIER_DATABASE_URL", f"sqlite:///{home / 'log.db'}")

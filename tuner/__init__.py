@@ -1,0 +1,1 @@
+"""The search, and the interfaces that others implement."""

@@ -1,0 +1,1 @@
+"""Features of the LoopNest and the learned ranking."""

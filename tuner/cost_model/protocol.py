@@ -1,0 +1,61 @@
+"""CostModel: ranks candidates of a Task without measuring them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.candidate import Candidate
+from tuner.measure import MeasureResult
+from tuner.task import Task
+
+FeatureExtractor = Callable[[Task, Candidate], NDArray[np.float64]]
+"""Features of one candidate, shape (n_features,), the same width for all; raises ScheduleError on an illegal one."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What is known of one Task: candidates with their results, in the same order."""
+
+    task: Task
+    candidates: tuple[Candidate, ...]
+    results: tuple[MeasureResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """How well a model ranks candidates that it was not trained on (a fixed fifth of each Task's).
+
+    Attributes:
+        samples, failed, tasks: what it was trained on, the held-out part included.
+        held_out: candidates of the held-out part.
+        pairwise_accuracy, peak_at_1, peak_at_5: means over Tasks; None while no Task has enough held out.
+    """
+
+    samples: int
+    failed: int
+    tasks: int
+    held_out: int
+    pairwise_accuracy: float | None
+    peak_at_1: float | None
+    peak_at_5: float | None
+
+    def json(self) -> dict[str, Any]:
+        """Every field by name."""
+        return asdict(self)
+
+
+class CostModel(Protocol):
+    """Deterministic under its seed: equal groups in equal order give equal predictions. Not thread-safe."""
+
+    def fit(self, groups: Sequence[Group]) -> FitReport:
+        """Train from scratch; ranks are learned within each Task, failures as the slowest."""
+        ...
+
+    def predict(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64] | None:
+        """Merit, larger is better, shape (n_candidates,); None before the first fit with anything to learn."""
+        ...

@@ -1,0 +1,151 @@
+"""The cost model: gradient-boosted trees that learn to rank the candidates of a Task by their features.
+
+One group per Task, so that only the order within a Task counts and Tasks of any size train one model. The relevance of
+a candidate is its throughput relative to the best of its Task; a failed one has 0, less than any that ran, so that the
+model learns what does not work as well. A fixed fifth of every Task's candidates is held out first to report how well
+the ranking generalises; the served model then learns from all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xgboost as xgb
+from numpy.typing import NDArray
+
+from compiler.errors import ScheduleError
+from tuner.candidate import Candidate
+from tuner.cost_model.metrics import mean_over_tasks, pairwise_accuracy, peak_at, relative_throughput
+from tuner.cost_model.protocol import FeatureExtractor, FitReport, Group
+from tuner.measure import Measured
+from tuner.task import Task
+
+Array = NDArray[np.float64]
+_HELD_OUT = 5
+_MEMO_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class XGBoostOptions:
+    """Parameters of the trees. `pairs`: how many of the top are compared with the rest in each round."""
+
+    rounds: int = 100
+    depth: int = 6
+    learning_rate: float = 0.1
+    bins: int = 64
+    pairs: int = 16
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows of one Task: features, relevance, and which are held out."""
+
+    features: Array
+    relevance: Array
+    held_out: NDArray[np.bool_]
+
+
+class XGBoostModel:
+    """A CostModel on XGBoost's pairwise ranking objective; one thread, so that equal data give equal trees."""
+
+    def __init__(
+        self, features: FeatureExtractor, names: Sequence[str], options: XGBoostOptions | None = None
+    ) -> None:
+        """`names`: one per column of the features."""
+        self._extract = features
+        self._names = tuple(names)
+        self._options = options or XGBoostOptions()
+        self._memo: OrderedDict[tuple[str, str, int, str], Array | None] = OrderedDict()
+        self._booster: xgb.Booster | None = None
+
+    def fit(self, groups: Sequence[Group]) -> FitReport:
+        """Train from scratch on all groups, after a measured rehearsal without the held-out part."""
+        tables = [self._table(group) for group in groups if group.candidates]
+        rehearsal = self._train([(t.features[~t.held_out], t.relevance[~t.held_out]) for t in tables])
+        self._booster = self._train([(t.features, t.relevance) for t in tables])
+        return _report(tables, rehearsal)
+
+    def predict(self, task: Task, candidates: Sequence[Candidate]) -> Array | None:
+        """Merit within the Task; -inf for a candidate whose features cannot be computed. None before training."""
+        if self._booster is None or not candidates:
+            return None
+        rows = self._rows(task, candidates)
+        return np.where(np.isnan(rows).all(axis=1), -np.inf, _scores(self._booster, rows))
+
+    def _train(self, parts: Sequence[tuple[Array, Array]]) -> xgb.Booster | None:
+        """A booster on (features, relevance) per Task; None where no Task tells two candidates apart."""
+        parts = [(x, y) for x, y in parts if len(y) > 1 and y.min() < y.max()]
+        if not parts:
+            return None
+        data = xgb.DMatrix(
+            np.vstack([x for x, _ in parts]),
+            np.concatenate([y for _, y in parts]),
+            qid=np.repeat(np.arange(len(parts)), [len(y) for _, y in parts]),
+        )
+        options = self._options
+        parameters = {
+            "objective": "rank:pairwise",
+            "lambdarank_pair_method": "topk",
+            "lambdarank_num_pair_per_sample": options.pairs,
+            "tree_method": "hist",
+            "max_bin": options.bins,
+            "max_depth": options.depth,
+            "eta": options.learning_rate,
+            "nthread": 1,
+            "seed": options.seed,
+            "verbosity": 0,
+        }
+        return xgb.train(parameters, data, options.rounds)
+
+    def _table(self, group: Group) -> _Table:
+        times = [r.median_s if isinstance(r, Measured) else None for r in group.results]
+        return _Table(
+            self._rows(group.task, group.candidates),
+            relative_throughput(times),
+            np.array([int(c.digest[:8], 16) % _HELD_OUT == 0 for c in group.candidates], dtype=np.bool_),
+        )
+
+    def _rows(self, task: Task, candidates: Sequence[Candidate]) -> Array:
+        """Shape (n_candidates, n_features); a row of NaN where there are none."""
+        none = np.full(len(self._names), np.nan)
+        rows = (self._row(task, candidate) for candidate in candidates)
+        return np.stack([none if row is None else row for row in rows])
+
+    def _row(self, task: Task, candidate: Candidate) -> Array | None:
+        key = (task.workload.digest, task.target.digest, task.threads, candidate.digest)
+        if key in self._memo:
+            self._memo.move_to_end(key)
+            return self._memo[key]
+        try:
+            row: Array | None = self._extract(task, candidate)
+        except ScheduleError:
+            row = None
+        self._memo[key] = row
+        if len(self._memo) > _MEMO_ROWS:
+            self._memo.popitem(last=False)
+        return row
+
+
+def _scores(booster: xgb.Booster, features: Array) -> Array:
+    return np.asarray(booster.predict(xgb.DMatrix(features)), dtype=np.float64)
+
+
+def _report(tables: Sequence[_Table], rehearsal: xgb.Booster | None) -> FitReport:
+    judged: list[tuple[Array, Array]] = []
+    for table in tables:
+        if rehearsal is not None and table.held_out.sum() > 1:
+            scores = _scores(rehearsal, table.features[table.held_out])
+            judged.append((scores, table.relevance[table.held_out]))
+    return FitReport(
+        samples=sum(len(t.relevance) for t in tables),
+        failed=sum(int((t.relevance == 0).sum()) for t in tables),
+        tasks=len(tables),
+        held_out=sum(int(t.held_out.sum()) for t in tables),
+        pairwise_accuracy=mean_over_tasks(pairwise_accuracy, judged),
+        peak_at_1=mean_over_tasks(lambda s, y: peak_at(s, y, 1), judged),
+        peak_at_5=mean_over_tasks(lambda s, y: peak_at(s, y, 5), judged),
+    )

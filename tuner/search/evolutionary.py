@@ -1,0 +1,144 @@
+"""Evolutionary search (default): generations of mutants and crossings, selected by the cost model.
+
+A round starts from the best measured candidates, their neighbours and uniform samples. Each generation scores the
+population, keeps its better part and fills up with children. What the cost model likes best of all that was seen is
+proposed, with a share of uniform samples so that a wrong model is found out. Small spaces are scored whole instead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.space.space import Assignment, SearchSpace
+from tuner.candidate import Candidate
+from tuner.measure import MeasureResult
+from tuner.search.explored import Explored
+from tuner.search.protocol import Scorer
+
+_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionaryOptions:
+    """Sizes and rates of the search.
+
+    Attributes:
+        population: candidates per generation.
+        generations: how often it is renewed per round.
+        measured_share: part of the first population that comes from the best measured candidates.
+        mutation: part of the children made from one parent; the rest crosses two.
+        survivors: part of a generation that may have children.
+        uniform_share: part of the proposals that the cost model has no say in.
+        whole_limit: spaces of at most so many assignments are scored whole.
+    """
+
+    population: int = 96
+    generations: int = 3
+    measured_share: float = 0.3
+    mutation: float = 0.7
+    survivors: float = 0.25
+    uniform_share: float = 0.08
+    whole_limit: int = 384
+
+
+class EvolutionaryStrategy:
+    """Evolution under the scores of a cost model; half neighbours, half uniform samples while it knows nothing."""
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        scorer: Scorer,
+        seed: int = 0,
+        first: Sequence[Candidate] = (),
+        options: EvolutionaryOptions | None = None,
+    ) -> None:
+        self._explored = Explored(space, first)
+        self._space = space
+        self._scorer = scorer
+        self._seed = seed
+        self._options = options or EvolutionaryOptions()
+
+    def observe(self, candidates: Sequence[Candidate], results: Sequence[MeasureResult]) -> None:
+        """Remember what was measured: the best are the parents of the next round."""
+        self._explored.observe(candidates, results)
+
+    def propose(self, count: int) -> list[Candidate]:
+        """Those of `first`, then the choice of the cost model with some uniform samples."""
+        rng = self._explored.rng(self._seed)
+        proposed = self._explored.take_first(count)
+        proposed += self._ranked(count - len(proposed), rng)
+        return proposed + self._explored.take_uniform(count - len(proposed), rng)
+
+    def _ranked(self, count: int, rng: random.Random) -> list[Candidate]:
+        """What the cost model chooses, less the share of uniform samples; neighbours of the best without a model."""
+        uniform = self._options.uniform_share * count
+        wanted = count - int(uniform) - (rng.random() < uniform % 1)
+        if wanted <= 0:
+            return []
+        if self._space.size <= self._options.whole_limit:
+            pool = list(self._explored.new_assignments(self._space.size))
+        else:
+            pool = self._evolve(rng)
+        scores = self._scorer(pool) if pool else None
+        if scores is None:
+            return self._neighbours(-(-count // 2), rng)
+        ranking = sorted(range(len(pool)), key=lambda i: (-scores[i], pool[i].digest))
+        return self._explored.take([pool[i] for i in ranking], wanted)
+
+    def _neighbours(self, count: int, rng: random.Random) -> list[Candidate]:
+        """New mutants of the best that is known."""
+        parents = self._parents()[:3] or [self._space.default]
+        mutants = [self._space.mutate(parents[i % len(parents)], rng) for i in range(count * _TRIES)]
+        return self._explored.take([self._explored.candidate(m) for m in mutants], count)
+
+    def _evolve(self, rng: random.Random) -> list[Candidate]:
+        """All new candidates of a round's generations; empty while the cost model knows nothing."""
+        population = self._founders(rng)
+        everyone = dict.fromkeys(population)
+        for _ in range(self._options.generations):
+            parents = self._survivors(population)
+            if not parents:
+                return []
+            children = self._children(parents, self._options.population, rng)
+            population = list(dict.fromkeys((*parents, *children)))
+            everyone |= dict.fromkeys(population)
+        candidates = (self._explored.candidate(assignment) for assignment in everyone)
+        return [c for c in candidates if self._explored.is_new(c)]
+
+    def _survivors(self, population: Sequence[Assignment]) -> list[Assignment]:
+        """The better part of a population, best first; empty while the cost model knows nothing."""
+        living = [c for c in map(self._explored.candidate, population) if c is not None]
+        scores = self._scorer(living) if living else None
+        if scores is None:
+            return []
+        order = sorted(range(len(living)), key=lambda i: (-scores[i], living[i].digest))
+        kept = (living[i] for i in order[: max(2, int(len(order) * self._options.survivors))])
+        return [candidate.assignment for candidate in kept if candidate.assignment is not None]
+
+    def _founders(self, rng: random.Random) -> list[Assignment]:
+        """The first population: the best measured, the default, and uniform samples."""
+        best = self._parents()[: int(self._options.population * self._options.measured_share)]
+        uniform = [self._space.sample(rng) for _ in range(self._options.population - len(best))]
+        return list(dict.fromkeys((*best, self._space.default, *uniform)))
+
+    def _parents(self) -> list[Assignment]:
+        measured = (candidate.assignment for _, candidate in self._explored.measured)
+        return [assignment for assignment in measured if assignment is not None]
+
+    def _children(self, parents: Sequence[Assignment], count: int, rng: random.Random) -> list[Assignment]:
+        children = []
+        for _ in range(count):
+            mother, father = rng.choice(parents), rng.choice(parents)
+            alone = mother == father or rng.random() < self._options.mutation
+            children.append(self._space.mutate(mother, rng) if alone else self._cross(mother, father, rng))
+        return children
+
+    def _cross(self, mother: Assignment, father: Assignment, rng: random.Random) -> Assignment:
+        """Each knob from either parent; a mutant where no legal crossing is found."""
+        for _ in range(_TRIES):
+            child = tuple(rng.choice(pair) for pair in zip(mother, father, strict=True))
+            if self._space.is_legal(child):
+                return child
+        return self._space.mutate(mother, rng)

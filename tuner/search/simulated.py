@@ -1,0 +1,62 @@
+"""A simulated Device: results come from a function or from a recorded log, nothing is compiled or run.
+
+For tests and for comparing strategies offline: the same results, whatever is asked, in no time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.codegen.kernel import Kernel
+from compiler.errors import MeasureError
+from tuner.measure import Built, FailureKind, MeasureFailed, MeasureInput, MeasureResult
+from tuner.record import Trial
+from tuner.task import RecordKey, Task
+
+Simulation = Callable[[Task, str], MeasureResult]
+"""The result of the Schedule with this digest."""
+
+
+class SimulatedBuilder:
+    """Makes kernels without code that carry the Schedule's digest as their symbol."""
+
+    def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
+        """One empty kernel per input."""
+        return [Built(Kernel(i.candidate.digest, b"", (), 1), 0.0) for i in inputs]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class SimulatedRunner:
+    """Answers from a Simulation. `measured` counts how often each (key, digest) was asked for."""
+
+    device = "simulated"
+
+    def __init__(self, simulation: Simulation, broken_runs: Iterable[int] = ()) -> None:
+        """`broken_runs`: the calls of `run` (0 is the first) that raise MeasureError instead."""
+        self.measured: Counter[tuple[RecordKey, str]] = Counter()
+        self._simulation = simulation
+        self._broken_runs = frozenset(broken_runs)
+        self._runs = 0
+
+    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        """Results in the order of the inputs."""
+        self._runs += 1
+        if self._runs - 1 in self._broken_runs:
+            msg = "the simulated device is lost; plug it in again"
+            raise MeasureError(msg)
+        digests = [b.kernel.symbol for b in built]
+        self.measured.update((task.key, digest) for digest in digests)
+        return [self._simulation(task, digest) for digest in digests]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+def recorded(trials: Iterable[Trial]) -> Simulation:
+    """The Simulation that replays a log; a Schedule that it lacks fails to build."""
+    results = {(trial.key, trial.schedule.digest): trial.result for trial in trials}
+    missing = MeasureFailed(FailureKind.BUILD, "the recorded log has no such schedule")
+    return lambda task, digest: results.get((task.key, digest), missing)

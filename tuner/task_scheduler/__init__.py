@@ -1,0 +1,1 @@
+"""How trials are shared out among Tasks."""

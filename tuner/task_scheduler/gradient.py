@@ -1,0 +1,119 @@
+"""GradientScheduler: gives the next trials to the Task from which the whole model gains most.
+
+    gain per trial = weight * (alpha * recent improvement per trial + (1 - alpha) * best time / trials)
+
+The first term believes in what a Task has just shown, the second in what every Task can still give: a slow one that had
+few trials. First comes a small round over all Tasks, heaviest first, because nothing is known of a Task without trials.
+A Task that did not improve by MIN_GAIN for `patience` batches is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+ALPHA = 0.2
+WINDOW = 3
+"""Batches over which recent improvement is taken."""
+MIN_GAIN = 0.01
+FIRST_BATCH = 4
+MIN_BATCH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShare:
+    """What the scheduler knows of a Task before any trial: its weight, and the operations of one run."""
+
+    weight: int
+    operations: int
+
+
+@dataclass
+class _Progress:
+    """Trials and best time (None: no success yet) after each batch, the newest last."""
+
+    trials: int = 0
+    history: list[tuple[int, float | None]] = field(default_factory=list)
+    idle: int = 0
+    done: bool = False
+
+    @property
+    def best_s(self) -> float | None:
+        return self.history[-1][1] if self.history else None
+
+
+class GradientScheduler:
+    """Deterministic: the same observations give the same choices; equal gains go to the earlier Task."""
+
+    def __init__(self, shares: Sequence[TaskShare], trials: int | None, batch_size: int, patience: int) -> None:
+        """`trials` is the whole budget, None without one."""
+        self._shares = tuple(shares)
+        self._progress = [_Progress() for _ in shares]
+        self._left = trials
+        self._batch_size = batch_size
+        self._patience = patience
+        self._first = _first_batch(trials, len(shares), batch_size)
+
+    def next(self) -> tuple[int, int] | None:
+        """Place of a Task and the size of its next batch; None when all are done or the budget is spent."""
+        open_tasks = [i for i, progress in enumerate(self._progress) if not progress.done]
+        if not open_tasks or self._left == 0:
+            return None
+        fresh = [i for i in open_tasks if self._progress[i].trials == 0]
+        if fresh:
+            chosen, size = max(fresh, key=lambda i: (self._expected_time_s(i), -i)), self._first
+        else:
+            chosen, size = max(open_tasks, key=lambda i: (self._gain_s(i), -i)), self._later_batch()
+        return chosen, size if self._left is None else min(size, self._left)
+
+    def observe(self, task: int, trials: int, best_s: float | None, *, known: bool = False) -> None:
+        """Count a batch and note the Task's best time so far; `known` trials come from the log and cost nothing."""
+        progress = self._progress[task]
+        improved = best_s is not None and (
+            progress.best_s is None or best_s < progress.best_s * (1 - MIN_GAIN)
+        )
+        progress.idle = 0 if improved else progress.idle + 1
+        progress.trials += trials
+        progress.history.append((progress.trials, best_s))
+        if progress.idle >= self._patience:
+            progress.done = True
+        if self._left is not None and not known:
+            self._left = max(0, self._left - trials)
+
+    def finish(self, task: int) -> None:
+        """Give a Task no more trials."""
+        self._progress[task].done = True
+
+    def is_done(self, task: int) -> bool:
+        """Whether a Task gets no more trials."""
+        return self._progress[task].done
+
+    def _later_batch(self) -> int:
+        if self._left is None:
+            return self._batch_size
+        return min(self._batch_size, max(MIN_BATCH, self._left // MIN_BATCH))
+
+    def _gain_s(self, task: int) -> float:
+        """Seconds of the whole model that one more trial is expected to save."""
+        progress = self._progress[task]
+        if progress.best_s is None:
+            return (1 - ALPHA) * self._expected_time_s(task) / progress.trials
+        rate = 0.0
+        timed = [(trials, best) for trials, best in progress.history if best is not None][-WINDOW - 1 :]
+        if timed[-1][0] > timed[0][0]:
+            rate = (timed[0][1] - timed[-1][1]) / (timed[-1][0] - timed[0][0])
+        return self._shares[task].weight * (ALPHA * rate + (1 - ALPHA) * progress.best_s / progress.trials)
+
+    def _expected_time_s(self, task: int) -> float:
+        """Weight times operations, at the mean speed of the Tasks that have a time."""
+        timed = [(p.best_s, s.operations) for p, s in zip(self._progress, self._shares, strict=True) if p.best_s]
+        speed = sum(s for s, _ in timed) / max(1, sum(o for _, o in timed)) if timed else 1.0
+        share = self._shares[task]
+        return share.weight * max(1, share.operations) * speed
+
+
+def _first_batch(trials: int | None, tasks: int, batch_size: int) -> int:
+    """Size of a Task's first batch: about half the budget over all Tasks, or proper batches for a few of them."""
+    if trials is None or trials < 2 * tasks:
+        return min(FIRST_BATCH, batch_size)
+    return min(FIRST_BATCH, batch_size, max(1, trials // (2 * tasks)))

@@ -1,0 +1,36 @@
+"""Building, inside the child: a Workload and a Schedule become machine code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from compiler.codegen.kernel import kernel_json
+from compiler.errors import LuthierError
+from compiler.pipeline import build_kernel
+from compiler.schedule.schedule import schedule_from_json
+from compiler.target import target_from_json
+from compiler.workload.ir import workload_from_json
+from workers import sandbox
+from workers.frames import Frame
+
+
+def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
+    """Answer one request: `kernel` and its object code, or `failed` and why; the first one brings `limits`."""
+    header = request.header
+    if "limits" in header:
+        reply(Frame(sandbox.enter(header["limits"])))
+    start = time.perf_counter()
+    try:
+        kernel = build_kernel(
+            workload_from_json(header["workload"]),
+            schedule_from_json(header["schedule"]),
+            target_from_json(header["target"]),
+        )
+    except LuthierError as error:
+        reply(Frame({"failed": str(error)}))
+    except Exception as error:  # A bug of the compiler costs this candidate, not the run.
+        reply(Frame({"failed": f"{type(error).__name__}: {error}"}))
+    else:
+        seconds = time.perf_counter() - start
+        reply(Frame({"kernel": kernel_json(kernel), "build_s": seconds}, (kernel.object_code,)))

@@ -1,0 +1,116 @@
+"""A Case: the operands and the reference that all candidates of a Workload are verified with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.dtype import DType
+from compiler.evaluate import reference_outputs
+from compiler.grid import Array, index_arrays
+from compiler.workload.ir import Operand, Workload
+
+Bytes = npt.NDArray[np.uint8]
+
+_POISON_F32, _POISON_F64, _POISON_BYTE = 0x7FE5A5A5, 0x7FFCA5A5A5A5A5A5, 0x5A
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What one output must become.
+
+    Attributes:
+        dtype: element type of the output.
+        initial: its bytes before the run: poison (NaN for floats) where the Workload stores, 0 in the halo.
+        values: float64 reference, flat, 0 in the halo.
+        written: flat, whether the Workload stores the element.
+        scale: largest finite magnitude of the reference, 1 where that is 0.
+    """
+
+    dtype: DType
+    initial: Bytes
+    values: npt.NDArray[np.float64]
+    written: npt.NDArray[np.bool_]
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Operands by name in storage shape, and what each output must become."""
+
+    operands: Mapping[str, Array]
+    outputs: Mapping[str, Expected]
+
+
+def make_case(workload: Workload, seed: int, reference: Mapping[str, bytes] | None = None) -> Case:
+    """Operands from a seed; `reference`: float64 bytes per output of an equal case, to save computing them."""
+    operands = make_operands(workload, seed)
+    values = _decode(workload.outputs, reference) if reference else reference_outputs(workload, operands)
+    outputs = {o.name: _expected(workload, o, values[o.name]) for o in workload.outputs}
+    return Case(operands, outputs)
+
+
+def make_operands(workload: Workload, seed: int) -> dict[str, Array]:
+    """Standard normal floats and small integers, the same for an equal Workload and seed on every machine."""
+    rng = np.random.default_rng([seed, int(workload.digest[:16], 16)])
+    return {operand.name: _random(rng, operand) for operand in workload.operands}
+
+
+def reference_bytes(case: Case) -> dict[str, bytes]:
+    """The reference as `make_case` takes it."""
+    return {name: expected.values.tobytes() for name, expected in case.outputs.items()}
+
+
+def unwritten(expected: Expected, data: Bytes) -> int:
+    """How many elements still hold the poison, bit by bit (0 for integers, where poison is a value like any)."""
+    if not expected.dtype.is_float:
+        return 0
+    bits = np.uint32 if expected.dtype is DType.F32 else np.uint64
+    return int(((data.view(bits) == expected.initial.view(bits)) & expected.written).sum())
+
+
+def _random(rng: np.random.Generator, operand: Operand) -> Array:
+    match operand.dtype:
+        case DType.F32 | DType.F64:
+            return rng.standard_normal(operand.sizes, np.dtype(operand.dtype.numpy))  # type: ignore[arg-type]
+        case DType.BOOL:
+            return rng.integers(0, 2, operand.sizes).astype(np.bool_)
+        case DType.U8:
+            return rng.integers(0, 8, operand.sizes, np.uint8)
+        case DType.I8 | DType.I32 | DType.I64:
+            return rng.integers(-4, 5, operand.sizes).astype(operand.dtype.numpy)
+
+
+def _decode(outputs: Sequence[Operand], reference: Mapping[str, bytes]) -> dict[str, Array]:
+    return {o.name: np.frombuffer(reference[o.name], np.float64).reshape(o.sizes) for o in outputs}
+
+
+def _expected(workload: Workload, output: Operand, values: Array) -> Expected:
+    flat = np.ascontiguousarray(values, np.float64).reshape(-1)
+    written = _written(workload, output)
+    magnitudes = np.abs(flat[np.isfinite(flat)])
+    scale = float(magnitudes.max(initial=0.0)) or 1.0
+    return Expected(output.dtype, _poison(output.dtype, written), flat, written, scale)
+
+
+def _written(workload: Workload, output: Operand) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(output.sizes, np.bool_)
+    for stage in workload.stages:
+        if stage.target == output.name:
+            mask[tuple(index_arrays(stage.target_indices, {a.name: a.size for a in stage.axes}))] = True
+    return mask.reshape(-1)
+
+
+def _poison(dtype: DType, written: npt.NDArray[np.bool_]) -> Bytes:
+    initial: Array
+    match dtype:
+        case DType.F32:
+            initial = np.where(written, np.uint32(_POISON_F32), np.uint32(0))
+        case DType.F64:
+            initial = np.where(written, np.uint64(_POISON_F64), np.uint64(0))
+        case _:
+            initial = np.repeat(np.where(written, np.uint8(_POISON_BYTE), np.uint8(0)), dtype.size_bytes)
+    return initial.view(np.uint8)

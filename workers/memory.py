@@ -1,0 +1,82 @@
+"""Buffers between guard pages, so that an access outside them is a fault and not somebody else's data."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+GUARD_BYTES = 1 << 20
+ALIGNMENT = 64
+"""What the runtime aligns buffers to."""
+
+_PAGE = mmap.PAGESIZE
+_REDZONE = 0xA5
+_PROT_NONE = 0
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    return libc
+
+
+_LIBC = _libc()
+
+
+class GuardedBuffer:
+    """guard pages · redzone · data · guard pages
+
+    The data ends where the back guard begins. With `aligned`, it starts at a multiple of 64 bytes instead, as the
+    runtime places it, and up to 63 bytes of redzone may follow.
+    """
+
+    def __init__(self, size_bytes: int, *, aligned: bool = False) -> None:
+        """Map it; raises MemoryError where there is no room."""
+        space = -(-max(size_bytes, 1) // _PAGE) * _PAGE
+        self._length = space + 2 * GUARD_BYTES
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        base = _LIBC.mmap(None, self._length, _PROT_NONE, flags, -1, 0)
+        if base == _MAP_FAILED or base is None:
+            raise MemoryError
+        self._base: int = base
+        inner = self._base + GUARD_BYTES
+        if _LIBC.mprotect(inner, space, mmap.PROT_READ | mmap.PROT_WRITE) != 0:
+            self.close()
+            raise MemoryError
+        self._start = space - (-(-size_bytes // ALIGNMENT) * ALIGNMENT if aligned else size_bytes)
+        self._size = size_bytes
+        whole = (ctypes.c_uint8 * space).from_address(inner)
+        self._whole: npt.NDArray[np.uint8] = np.frombuffer(whole, dtype=np.uint8)
+        self._front = self._whole[: self._start]
+        self._back = self._whole[self._start + size_bytes :]
+        self._front[:] = _REDZONE
+        self._back[:] = _REDZONE
+
+    @property
+    def address(self) -> int:
+        """Where the data starts."""
+        return self._base + GUARD_BYTES + self._start
+
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """The bytes; not to be used after `close`."""
+        return self._whole[self._start : self._start + self._size]
+
+    @property
+    def intact(self) -> bool:
+        """Whether the redzone is as it was."""
+        return bool((self._front == _REDZONE).all() and (self._back == _REDZONE).all())
+
+    def close(self) -> None:
+        """Unmap it. Safe to call twice."""
+        if self._length:
+            _LIBC.munmap(self._base, self._length)
+            self._length = 0
