@@ -88,7 +88,7 @@ def evaluate_compute(
         body=compute.body,
     )
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(_evaluate(region, arrays, np.dtype(dtype)))
+        return np.asarray(_evaluate(region, arrays, np.dtype(dtype)), order="C")
 
 
 def evaluate_stage(

@@ -214,7 +214,8 @@ def _atom_from_json(data: Any) -> Atom:
     if isinstance(data, str):
         return data
     kind, value, divisor = data
-    return {"div": FloorDiv, "mod": Mod}[kind](index_from_json(value), int(divisor))
+    inner = index_from_json(value)
+    return FloorDiv(inner, int(divisor)) if kind == "div" else Mod(inner, int(divisor))
 
 
 def _atom_text(atom: Atom) -> str:

@@ -1,44 +1,57 @@
 """The compiler on one page: ONNX → Graph → Program → LoopNests → objects → Module.
 
-    load_graph        compiler.frontend     read, check, decompose into index expressions
-    lower             compiler.graph        named passes; then layouts, partition into Subgraphs
-    build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, peel
-                      compiler.codegen      LLVM IR, object code
-    compile_program   compiler.space        look every Workload up; a miss gets the analytic default
-                      compiler.runtime      memory plan, packed constants, team: a Module
+load_graph        compiler.frontend     read, check, decompose into index expressions
+lower             compiler.graph        named passes; then layouts, partition into Subgraphs
+build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, peel
+                  compiler.codegen      LLVM IR, object code
+compile_program   compiler.space        look every Workload up; a miss gets the analytic default
+                  compiler.runtime      memory plan, packed constants, team: a Module
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
 
 from compiler import debug
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_assembly, emit_object
 from compiler.codegen.nest import emit_nest
+from compiler.frontend.importer import import_model
+from compiler.graph.ir import Graph
+from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
 from compiler.loop.simplify import simplify
+from compiler.runtime.image import TaskLookup
+from compiler.runtime.link import link
+from compiler.runtime.module import Module
 from compiler.schedule.lower import lower as lower_state
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
+from compiler.schedule.source import Found, ScheduleSource
+from compiler.space.rules import build_space
 from compiler.target import Target
 from compiler.workload.ir import Workload
+from compiler.workload.partition import partition
+from compiler.workload.program import Program
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Every level of one kernel, for `luthier inspect`, dumps and golden tests."""
+def load_graph(
+    model: str | Path | bytes | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Graph:
+    """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError."""
+    return import_model(model, shapes)
 
-    nest: LoopNest
-    ir: str
 
-
-def kernel_symbol(workload: Workload, schedule: Schedule) -> str:
-    """The name of a kernel's function: what it computes, and how."""
-    return f"k_{workload.digest[:16]}_{schedule.digest[:8]}"
+def lower(graph: Graph) -> Program:
+    """Optimise the Graph and cut it into Subgraphs with canonical Workloads."""
+    return partition(optimise(graph))
 
 
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
@@ -47,32 +60,70 @@ def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     return peel(simplify(nest))
 
 
-def build_levels(workload: Workload, schedule: Schedule, target: Target) -> Levels:
-    """The LoopNest and the LLVM IR."""
-    nest = build_nest(workload, schedule)
-    return Levels(nest, emit_nest(nest, target))
-
-
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:
     """Machine code of a Workload under a Schedule; raises ScheduleError or CompileError."""
-    levels = build_levels(workload, schedule, target)
-    _dump(levels, target)
-    params = tuple(
-        Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in levels.nest.params
-    )
-    code = emit_object(levels.ir, target)
-    return Kernel(levels.nest.name, code, params, levels.nest.parallel_extent)
+    nest = build_nest(workload, schedule)
+    ir = emit_nest(nest, target)
+    _dump(nest, ir, target)
+    params = tuple(Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in nest.params)
+    return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extent)
 
 
-def _dump(levels: Levels, target: Target) -> None:
+def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:
+    """Look every Workload up, build its kernel, link. Measures nothing; `Module.lookups` says what was found."""
+    chosen = choose_schedules(program, target, threads, source)
+    built: dict[str, Kernel] = {}
+    for choice in chosen.values():
+        built[choice.workload.digest] = build_kernel(choice.workload, choice.found.schedule, target)
+    kernels = [built[s.workload.digest] for s in program.subgraphs]
+    lookups = tuple(choice.lookup for choice in chosen.values())
+    return Module(link(program, kernels, target, threads, lookups))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The Schedule of one Workload of a Program, and where it came from."""
+
+    workload: Workload
+    found: Found
+    lookup: TaskLookup
+
+
+def choose_schedules(
+    program: Program, target: Target, threads: int, source: ScheduleSource
+) -> dict[str, Choice]:
+    """A Choice per distinct Workload, by digest, in order of first use. A miss gets the analytic default."""
+    weights = Counter(s.workload.digest for s in program.subgraphs)
+    first = {s.workload.digest: s for s in reversed(program.subgraphs)}
+    digests = list(weights)
+    answers = source.lookup([first[d].workload for d in digests], target, threads)
+    chosen = {}
+    for digest, answer in zip(digests, answers, strict=True):
+        workload, name = first[digest].workload, first[digest].name
+        found = (
+            answer if answer is not None else Found(default_schedule(workload, target, threads), "default")
+        )
+        lookup = TaskLookup(digest, name, weights[digest], found.lookup, found.expected_loss)
+        chosen[digest] = Choice(workload, found, lookup)
+    return chosen
+
+
+def default_schedule(workload: Workload, target: Target, threads: int) -> Schedule:
+    """What the analytic rules pick without measuring."""
+    space = build_space(workload, target, threads)
+    return space.schedule(space.default)
+
+
+def kernel_symbol(workload: Workload, schedule: Schedule) -> str:
+    """The name of a kernel's function: what it computes, and how."""
+    return f"k_{workload.digest[:16]}_{schedule.digest[:8]}"
+
+
+def _dump(nest: LoopNest, ir: str, target: Target) -> None:
+    """Every level of a kernel as files, where LUTHIER_DEBUG asks for them."""
     folder = debug.dump_folder()
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    texts: Mapping[str, str] = {
-        "loop": print_nest(levels.nest),
-        "ll": levels.ir,
-        "s": emit_assembly(levels.ir, target),
-    }
-    for suffix, text in texts.items():
-        (folder / f"{levels.nest.name}.{suffix}").write_text(text)
+    for suffix, text in (("loop", print_nest(nest)), ("ll", ir), ("s", emit_assembly(ir, target))):
+        (Path(folder) / f"{nest.name}.{suffix}").write_text(text)

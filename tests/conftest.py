@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ GOLDEN = ROOT / "tests" / "golden"
 _UNSET = ("LUTHIER_SERVER", "LUTHIER_TOKEN", "LUTHIER_DEBUG")
 
 Golden = Callable[[str, str], None]
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,3 +64,25 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     home = tmp_path_factory.mktemp("luthier")
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(home / "cache"))
     monkeypatch.setenv("LUTHIER_DATABASE_URL", f"sqlite:///{home / 'log.db'}")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """`cli("compile", "x.onnx", …)` runs the command line in a process of its own, in `tmp_path`."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+    def run(
+        *arguments: str | Path, timeout_s: float = 120.0, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "luthier", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=tmp_path, env={**env, **_luthier_environment()}, input=stdin, capture_output=True, text=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def _luthier_environment() -> dict[str, str]:
+    """What the test has set by the time it runs the command."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("LUTHIER_", "XDG_"))}

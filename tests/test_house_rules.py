@@ -89,5 +89,7 @@ def test_files_stay_readable_in_one_sitting() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_says_what_it_is(package: str) -> None:
-    silent = [_name(p) for p in _sources(package) if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))]
+    silent = [
+        _name(p) for p in _sources(package) if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))
+    ]
     assert silent == []

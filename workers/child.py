@@ -42,11 +42,11 @@ def main(role: str, parent: int) -> None:
 def _handler(role: str) -> Serve:
     # Each role loads only what it needs: the time to start is paid for every batch.
     if role == "build":
-        from workers.building import serve  # noqa: PLC0415
+        from workers.building import serve
     elif role == "measure":
-        from workers.timer import serve  # noqa: PLC0415
+        from workers.timer import serve
     elif role == "compare":
-        from workers.comparing import serve  # noqa: PLC0415
+        from workers.comparing import serve
     else:
         serve = _serve_probe
     return serve

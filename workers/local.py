@@ -58,7 +58,7 @@ class LocalBuilder:
             slot.close()
 
     def _build_one(self, given: MeasureInput) -> Built | MeasureFailed:
-        slot = self._slots.get(timeout=None)
+        slot = self._slots.get_nowait()  # As many slots as threads: one is always free.
         try:
             return slot.build(given)
         finally:

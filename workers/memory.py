@@ -32,7 +32,7 @@ _LIBC = _libc()
 
 
 class GuardedBuffer:
-    """guard pages · redzone · data · guard pages
+    """Guard pages, redzone, data, guard pages.
 
     The data ends where the back guard begins. With `aligned`, it starts at a multiple of 64 bytes instead, as the
     runtime places it, and up to 63 bytes of redzone may follow.
@@ -54,7 +54,7 @@ class GuardedBuffer:
         self._start = space - (-(-size_bytes // ALIGNMENT) * ALIGNMENT if aligned else size_bytes)
         self._size = size_bytes
         whole = (ctypes.c_uint8 * space).from_address(inner)
-        self._whole: npt.NDArray[np.uint8] = np.frombuffer(whole, dtype=np.uint8)
+        self._whole: npt.NDArray[np.uint8] = np.ctypeslib.as_array(whole)
         self._front = self._whole[: self._start]
         self._back = self._whole[self._start + size_bytes :]
         self._front[:] = _REDZONE

@@ -61,7 +61,7 @@ class Child:
         self._base = Usage(0, 0, 0)
         self._peak_vm = 0
         self._failure: MeasureFailed | None = None
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the child)
         self._process = _spawn(role, self._errors)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -99,7 +99,9 @@ class Child:
             return self._fail(end.kind, timeout_s)
         except frames.FrameError as error:
             self._end()
-            return self._keep(MeasureFailed(FailureKind.CRASH, f"the measuring process broke its protocol: {error}"))
+            return self._keep(
+                MeasureFailed(FailureKind.CRASH, f"the measuring process broke its protocol: {error}")
+            )
         if "usage" in frame.header:
             self._base = Usage(*map(int, frame.header["usage"]))
             self._peak_vm = self._base.vm
@@ -179,7 +181,11 @@ class Child:
             self._process.kill()
         limit = time.monotonic() + _END_S
         while time.monotonic() < limit:
-            pid, status, rusage = os.wait4(self._process.pid, os.WNOHANG)
+            try:
+                pid, status, rusage = os.wait4(self._process.pid, os.WNOHANG)
+            except ChildProcessError:  # The host process ignores SIGCHLD, so the kernel reaped it.
+                self._process.returncode = 0
+                return 0
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
                 return peak_resident_bytes(rusage)
@@ -195,7 +201,11 @@ class Child:
 
 
 def classify(
-    decided: FailureKind | None, exit_code: int | None, timeout_s: float, memory_bytes: int, last_error: str = ""
+    decided: FailureKind | None,
+    exit_code: int | None,
+    timeout_s: float,
+    memory_bytes: int,
+    last_error: str = "",
 ) -> MeasureFailed:
     """Why a child ended. `decided`: what we killed it for; `exit_code`: negative for a signal, as in subprocess."""
     if decided is FailureKind.TIMEOUT or (decided is None and exit_code == -signal.SIGXCPU):

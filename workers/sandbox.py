@@ -179,7 +179,7 @@ def _forbid_writes() -> bool:
 
 
 def _landlock_ruleset(abi: int) -> bytes:
-    """struct landlock_ruleset_attr: every right that changes a file, plus what newer kernels know."""
+    """The kernel's landlock_ruleset_attr: every right that changes a file, plus what newer kernels know."""
     execute, write_file, remove_and_make = 1 << 0, 1 << 1, 0b111111111 << 4
     refer, truncate, device_control = 1 << 13, 1 << 14, 1 << 15
     files = execute | write_file | remove_and_make

@@ -68,7 +68,12 @@ def measure(
 
 
 def _measure_loaded(
-    loaded: LoadedKernel, task: Task, case: Case, kernel: Kernel, options: MeasureOptions, best_s: float | None
+    loaded: LoadedKernel,
+    task: Task,
+    case: Case,
+    kernel: Kernel,
+    options: MeasureOptions,
+    best_s: float | None,
 ) -> MeasureResult:
     start = time.perf_counter()
     with place(kernel, case, aligned=False) as arguments:
@@ -87,9 +92,7 @@ def _measure_loaded(
     return Measured(samples, max(error, again), verify_s=verified - start, measure_s=end - verified)
 
 
-def sample(
-    time_ns: Callable[[int], int], options: MeasureOptions, best_s: float | None
-) -> tuple[float, ...]:
+def sample(time_ns: Callable[[int], int], options: MeasureOptions, best_s: float | None) -> tuple[float, ...]:
     """Seconds per run, one figure per sample; `time_ns(runs)` is the total of that many runs."""
     sample_ns = options.min_sample_ms * 1e6
     runs, total = 1, time_ns(1)

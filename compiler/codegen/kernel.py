@@ -18,6 +18,7 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.packing import Packing, Role
 
+
 @dataclass(frozen=True, slots=True)
 class Param:
     """One pointer of the kernel. `name` is the Workload's operand; `shape` is the memory behind the pointer."""

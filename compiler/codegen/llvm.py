@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 from compiler.errors import CompileError, TargetError
 from compiler.target import Target
 
+
 def emit_object(ir: str, target: Target) -> bytes:
     """Optimise and compile a module; raises CompileError with LLVM's own words."""
     machine = target_machine(target)
@@ -44,7 +45,9 @@ def _machine(target: Target, _pid: int) -> llvm.TargetMachine:
         msg = f"this LLVM cannot make code for {target.triple}; choose another target"
         raise TargetError(msg) from error
     features = ",".join(f"+{f}" for f in target.features)
-    return back_end.create_target_machine(cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="default")
+    return back_end.create_target_machine(
+        cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="default"
+    )
 
 
 def _optimised(ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:

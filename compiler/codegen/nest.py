@@ -26,7 +26,9 @@ class _Nest:
         self._out = Emitter()
         for buffer in nest.buffers:
             if buffer.role is None and buffer.scope != "register":
-                msg = f"kernel {nest.name} keeps {buffer.name} in memory of its own; compute it at its consumer"
+                msg = (
+                    f"kernel {nest.name} keeps {buffer.name} in memory of its own; compute it at its consumer"
+                )
                 raise CompileError(msg)
         self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
         self._values = Values(self._out, target, nest.by_name, self._pointers)
@@ -62,23 +64,10 @@ class _Nest:
             msg = f"kernel {self._nest.name} unrolls to more than {BODY_LIMIT} instructions; unroll less"
             raise CompileError(msg)
         match stmt:
-            case For(_, _, LoopKind.SERIAL, _):
-                self._serial(stmt)
-            case For(_, _, LoopKind.UNROLLED, _):
-                self._unrolled(stmt)
-            case For(_, _, LoopKind.VECTOR, _):
-                self._vector(stmt)
-            case For(var, _, kind, _):
-                msg = f"loop {var} is {kind.value}, which the CPU code generator takes at the root only"
-                raise CompileError(msg)
-            case Let(var, value, _, body):
-                number = self._values.indices.number(self._values.indices.linear(value), 0)
-                if isinstance(number, int):
-                    with self._values.indices.constant(var, number):
-                        self._statement(body)
-                else:
-                    with self._values.indices.variable(var, number):
-                        self._statement(body)
+            case For():
+                self._for(stmt)
+            case Let():
+                self._let(stmt)
             case If():
                 self._if(stmt)
             case Store():
@@ -88,6 +77,25 @@ class _Nest:
                     self._statement(statement)
             case _:
                 assert_never(stmt)
+
+    def _for(self, stmt: For) -> None:
+        match stmt.kind:
+            case LoopKind.SERIAL:
+                self._serial(stmt)
+            case LoopKind.UNROLLED:
+                self._unrolled(stmt)
+            case LoopKind.VECTOR:
+                self._vector(stmt)
+            case kind:
+                msg = f"loop {stmt.var} is {kind.value}, which the CPU code generator takes at the root only"
+                raise CompileError(msg)
+
+    def _let(self, stmt: Let) -> None:
+        indices = self._values.indices
+        number = indices.number(indices.linear(stmt.value), 0)
+        known = isinstance(number, int)
+        with indices.constant(stmt.var, number) if known else indices.variable(stmt.var, str(number)):  # type: ignore[arg-type]
+            self._statement(stmt.body)
 
     def _extent(self, extent: Extent) -> int | str:
         """Iterations: a number, or an SSA value where a bound depends on a serial loop."""
@@ -104,7 +112,10 @@ class _Nest:
         if stop == 0:
             return
         runs = isinstance(stop, int)
-        with self._out.loop("0", str(stop), runs=runs) as index, self._values.indices.variable(stmt.var, index):
+        with (
+            self._out.loop("0", str(stop), runs=runs) as index,
+            self._values.indices.variable(stmt.var, index),
+        ):
             self._statement(stmt.body)
 
     def _unrolled(self, stmt: For) -> None:

@@ -48,7 +48,9 @@ def emit_program(calls: tuple[Call, ...], target: Target) -> str:
         raise TargetError(msg)
     declared = {f"declare void @{c.symbol}({', '.join(['ptr'] * len(c.slots))}, i64, i64)" for c in calls}
     fixed = _TEAM.replace("$FUTEX", str(_FUTEX[arch])).replace("$PAUSE", _PAUSE[arch])
-    fixed = fixed.replace("$SPINS", str(SPINS_BEFORE_SLEEP)).replace("$DECLARE_PAUSE", _PAUSE_DECLARATION[arch])
+    fixed = fixed.replace("$SPINS", str(SPINS_BEFORE_SLEEP)).replace(
+        "$DECLARE_PAUSE", _PAUSE_DECLARATION[arch]
+    )
     return "\n".join([*sorted(declared), fixed, _program(calls)])
 
 

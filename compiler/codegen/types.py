@@ -44,11 +44,12 @@ def literal(value: float | int, dtype: DType, lanes: int = 0) -> str:
     """A constant; floats as the exact bits of a double, as LLVM wants them."""
     if dtype is DType.F32:
         value = struct.unpack("<f", struct.pack("<f", value))[0]
-    if dtype.is_float:
-        text = f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
-    else:
-        text = str(int(value))
+    text = f"0x{_double_bits(float(value)):016X}" if dtype.is_float else str(int(value))
     return f"splat ({SCALAR[dtype]} {text})" if lanes else text
+
+
+def _double_bits(value: float) -> int:
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
 
 
 def float_binary(op: str) -> str | None:

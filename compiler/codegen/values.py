@@ -32,7 +32,9 @@ class Value:
 class Values:
     """Emits expressions. Knows where the buffers are and which loop runs over the lanes."""
 
-    def __init__(self, out: Emitter, target: Target, buffers: dict[str, Buffer], pointers: dict[str, str]) -> None:
+    def __init__(
+        self, out: Emitter, target: Target, buffers: dict[str, Buffer], pointers: dict[str, str]
+    ) -> None:
         """`pointers`: SSA name of each global buffer."""
         self._out, self._target, self._buffers, self._pointers = out, target, buffers, pointers
         self.indices = Indices(out)
@@ -69,9 +71,13 @@ class Values:
         known = self._out.remembered(key)
         if known is None:
             kind = llvm_type(value.dtype, lanes)
-            one = self._out.value(f"insertelement {kind} poison, {llvm_type(value.dtype, 0)} {value.text}, i64 0")
+            one = self._out.value(
+                f"insertelement {kind} poison, {llvm_type(value.dtype, 0)} {value.text}, i64 0"
+            )
             zeros = f"<{lanes} x i32> zeroinitializer"
-            known = self._out.remember(key, self._out.value(f"shufflevector {kind} {one}, {kind} poison, {zeros}"))
+            known = self._out.remember(
+                key, self._out.value(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+            )
         return Value(known, value.dtype, lanes)
 
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
@@ -91,11 +97,17 @@ class Values:
         parts = [self.broadcast(p, lanes) for p in parts]
         kind = parts[0].llvm_type
         if op == "neg":
-            text = f"fneg {kind} {parts[0].text}" if dtype.is_float else f"sub {kind} zeroinitializer, {parts[0].text}"
+            text = (
+                f"fneg {kind} {parts[0].text}"
+                if dtype.is_float
+                else f"sub {kind} zeroinitializer, {parts[0].text}"
+            )
             return Value(self._out.value(text), dtype, lanes)
         instruction = float_binary(op) if dtype.is_float else int_binary(op)
         if instruction is not None:
-            return Value(self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes)
+            return Value(
+                self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes
+            )
         if dtype.is_float and float_intrinsic(op) is not None:
             return self._intrinsic(float_intrinsic(op) or op, parts)
         if op in ("max", "min"):
@@ -115,7 +127,9 @@ class Values:
         test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {limit.text}, {value.text}")
         bits = f"<{value.lanes} x i1>" if value.lanes else "i1"
         return Value(
-            self._out.value(f"select {bits} {test}, {kind} {limit.text}, {kind} {value.text}"), value.dtype, value.lanes
+            self._out.value(f"select {bits} {test}, {kind} {limit.text}, {kind} {value.text}"),
+            value.dtype,
+            value.lanes,
         )
 
     def _intrinsic(self, name: str, parts: list[Value]) -> Value:
@@ -238,7 +252,9 @@ class Values:
             lanes = self.indices.lanes if linear.lane else 0
             value = self.broadcast(value, lanes)
             slot = self._slot(buffer, linear, lanes)
-            self._out.emit(f"store {value.llvm_type} {value.text}, ptr {slot}, align {self._slot_align(buffer, lanes)}")
+            self._out.emit(
+                f"store {value.llvm_type} {value.text}, ptr {slot}, align {self._slot_align(buffer, lanes)}"
+            )
         elif self.indices.lanes and linear.lane != 1:
             self._store_lane_by_lane(buffer, load, value)
         else:
@@ -277,7 +293,9 @@ class Values:
                 one = self.value(expr)
             dtype = one.dtype
             kind = llvm_type(dtype, lanes)
-            vector = self._out.value(f"insertelement {kind} {vector}, {llvm_type(dtype, 0)} {one.text}, i64 {lane}")
+            vector = self._out.value(
+                f"insertelement {kind} {vector}, {llvm_type(dtype, 0)} {one.text}, i64 {lane}"
+            )
         return Value(vector, dtype, lanes)
 
     def _load_register(self, buffer: Buffer, linear: Linear) -> Value:
@@ -289,11 +307,15 @@ class Values:
 
     def _slot(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         if linear.terms or linear.lane not in (0, 1):
-            msg = f"register buffer {buffer.name} is addressed by a loop that is neither unrolled nor a vector"
+            msg = (
+                f"register buffer {buffer.name} is addressed by a loop that is neither unrolled nor a vector"
+            )
             raise CompileError(msg)
         key = (buffer.name, linear.const, lanes)
         if key not in self._slots:
-            self._slots[key] = self._out.alloca(llvm_type(buffer.dtype, lanes), self._slot_align(buffer, lanes))
+            self._slots[key] = self._out.alloca(
+                llvm_type(buffer.dtype, lanes), self._slot_align(buffer, lanes)
+            )
         return self._slots[key]
 
     def _slot_align(self, buffer: Buffer, lanes: int) -> int:

@@ -238,7 +238,16 @@ def _merged(bounds: tuple[Bound, ...], ranges: Ranges) -> tuple[Bound, ...] | No
                 break
         else:
             kept.append(Bound(index, low, high))
-    spans = [b.index.bounds(ranges) for b in kept]
-    if any(h < b.low or l >= b.high or b.low >= b.high for b, (l, h) in zip(kept, spans, strict=True)):
+    if any(_never(bound, ranges) for bound in kept):
         return None
-    return tuple(b for b, (l, h) in zip(kept, spans, strict=True) if l < b.low or h >= b.high)
+    return tuple(bound for bound in kept if not _always(bound, ranges))
+
+
+def _never(bound: Bound, ranges: Ranges) -> bool:
+    low, high = bound.index.bounds(ranges)
+    return high < bound.low or low >= bound.high or bound.low >= bound.high
+
+
+def _always(bound: Bound, ranges: Ranges) -> bool:
+    low, high = bound.index.bounds(ranges)
+    return low >= bound.low and high < bound.high

@@ -43,10 +43,7 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
     match stmt:
         case For(var, extent, kind, body):
             inner = {**ranges, var: extent.limit}
-            if kind in _COPIED:
-                new = _peel(body, inner)
-            else:
-                new = _split_last(var, extent, body, inner)
+            new = _peel(body, inner) if kind in _COPIED else _split_last(var, extent, body, inner)
             return stmt if new is body else For(var, extent, kind, new)
         case Let(var, value, size, body):
             new = _split_last(var, Extent(size), body, {**ranges, var: size})

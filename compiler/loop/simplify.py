@@ -11,6 +11,7 @@ from typing import assert_never
 
 from compiler.index import Index
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
+from compiler.loop.ir import extent as make_extent
 from compiler.scalar import Bound, Expr, Guard, map_indices, rewrite
 
 
@@ -74,7 +75,10 @@ def simplify_extent(extent: Extent, ranges: Mapping[str, int]) -> Extent:
     """Drop a bound that the ranges make superfluous."""
     if extent.bound is None or extent.bound.constant is not None:
         return extent
-    return Extent(extent.limit) if extent.bound.bounds(ranges)[0] >= extent.limit else extent
+    if extent.bound.bounds(ranges)[0] >= extent.limit:
+        return Extent(extent.limit)
+    bound = extent.bound.simplify(ranges)
+    return extent if bound is extent.bound else make_extent(extent.limit, bound)
 
 
 def decide(condition: Bound, ranges: Mapping[str, int]) -> bool | None:

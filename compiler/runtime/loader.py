@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -42,7 +43,7 @@ class LoadedProgram:
         self.run = self._function("program_run", None, 2)
         self.time = self._function("program_time", ctypes.c_int64, 3)
 
-    def _function(self, name: str, result: type | None, pointers: int) -> ctypes._CFuncPtr:
+    def _function(self, name: str, result: type | None, pointers: int) -> Callable[..., Any]:
         address = self._engine.get_function_address(name)
         if not address:
             msg = f"the object code lacks {name}; compile the model again"

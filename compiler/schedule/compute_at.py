@@ -33,10 +33,13 @@ def compute_at(state: State, step: ComputeAt) -> State:
     inner = {loop.name: loop.extent.limit for loop in consumer.loops[place + 1 :]}
     inner |= {part.name: part.extent for part in consumer.lets if part.of in inner}
     origin = tuple(Index.sum([(a, c) for a, c in i.terms if a not in inner], i.const) for i in indices)
-    shape = tuple(1 + sum(c * (inner[a] - 1) for a, c in i.terms if a in inner) for i in indices)  # type: ignore[index]
+    shape = tuple(1 + sum(c * (inner[a] - 1) for a, c in i.terms if a in inner) for i in indices)
     start = tuple(_qualified(index, step.consumer) for index in origin)
     loops = []
     for axis in stage.stage.axes:
+        if axis.size == 1:
+            loops.append(Loop(axis.name, Extent(1), reduces=False))
+            continue
         at = stage.stage.target_indices.index(Index.of(axis.name))
         loops.append(Loop(axis.name, _region(shape[at], axis.size, start[at]), reduces=False))
     loops += [loop for loop in stage.loops if loop.reduces]
@@ -68,7 +71,7 @@ def _check(state: State, stage: ScheduledStage, step: ComputeAt) -> None:
     if not temporary or [s.stage.name for s in readers] != [step.consumer]:
         msg = f"cannot compute {step.stage} at {step.consumer}: its result is read elsewhere too"
         raise ScheduleError(msg)
-    plain_axes = {Index.of(a.name) for a in stage.stage.axes}
+    plain_axes = {Index.of(a.name) for a in stage.stage.axes if a.size > 1}
     if not plain_axes <= set(stage.stage.target_indices):
         msg = f"cannot compute {step.stage} at {step.consumer}: it does not store at plain axes"
         raise ScheduleError(msg)

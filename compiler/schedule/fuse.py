@@ -7,7 +7,7 @@ from dataclasses import replace
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Extent, LoopKind
-from compiler.schedule.state import Loop, Part, State
+from compiler.schedule.state import Loop, Part, ScheduledStage, State
 from compiler.schedule.steps import Fuse
 
 
@@ -28,7 +28,19 @@ def fuse(state: State, step: Fuse) -> State:
         Part(outer.name, Index.of(name) // m, outer.extent.limit, name),
         Part(inner.name, Index.of(name) % m, m, name),
     )
-    return state.with_stage(replace(stage, loops=loops, lets=(*parts, *renamed)))
+    fused_state = state.with_stage(replace(stage, loops=loops, lets=(*parts, *renamed)))
+    return replace(fused_state, stages=tuple(_moved(s, step, name) for s in fused_state.stages))
+
+
+def _moved(guest: ScheduledStage, step: Fuse, name: str) -> ScheduledStage:
+    """A stage that is computed inside the inner loop is computed inside the fused one."""
+    at = guest.attachment
+    if at is None or at.consumer != step.stage or at.loop not in (step.outer, step.inner):
+        return guest
+    if at.loop == step.outer:
+        msg = f"cannot fuse {step.outer} and {step.inner}: {guest.stage.name} is computed between them"
+        raise ScheduleError(msg)
+    return replace(guest, attachment=replace(at, loop=name))
 
 
 def _check(distance: int, outer: Loop, inner: Loop) -> None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.loop.ir import Buffer, Extent, For, Let, LoopNest, Stmt, Store, block
+from compiler.loop.ir import Buffer, For, Let, LoopNest, Stmt, Store, block
+from compiler.scalar import REDUCERS, Apply, Const, Expr, Load, rewrite, substitute
 from compiler.schedule.compute_at import qualified
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Attachment, Loop, ScheduledStage, State
-from compiler.scalar import REDUCERS, Apply, Const, Expr, Load, rewrite, substitute
 from compiler.workload.ir import Operand, Workload
 
 
@@ -157,7 +157,7 @@ def _names(stage: ScheduledStage, loops: tuple[Loop, ...]) -> list[tuple[str, in
     found = []
     for loop in loops:
         parts = [(part.name, part.extent) for part in stage.lets if part.of == loop.name]
-        named = [(loop.name, loop.extent.limit)] if not parts else parts
+        named = parts or [(loop.name, loop.extent.limit)]
         found += [(qualified(stage.stage.name, name), size) for name, size in named]
     return found
 

@@ -14,7 +14,8 @@ from compiler.schedule.steps import Split
 def split(state: State, step: Split) -> State:
     """`for i in 0..n` → `for i.o in 0..ceil(n/f): for i.i in 0..min(f, n - i.o*f)`.
 
-    Legal on a serial loop with 1 <= factor. The factor need not divide n: the last `i.i` is then shorter.
+    Legal on a serial loop with 1 <= factor. The factor need not divide n, nor be smaller: the last
+    `i.i` is then shorter.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -24,7 +25,7 @@ def split(state: State, step: Split) -> State:
     if step.factor < 1:
         msg = f"cannot split {step.loop} by {step.factor}; a factor is at least 1"
         raise ScheduleError(msg)
-    factor = min(step.factor, loop.extent.limit)
+    factor = step.factor
     outer, inner = f"{loop.name}.o", f"{loop.name}.i"
     trips = -(-loop.extent.limit // factor)
     whole = Index.of(loop.extent.limit) if loop.extent.bound is None else loop.extent.bound

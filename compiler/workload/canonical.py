@@ -27,7 +27,7 @@ from compiler.scalar import (
     rewrite,
     substitute,
 )
-from compiler.symbol import Axis
+from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.merge_axes import merge_axes
 
@@ -57,9 +57,9 @@ def canonicalise(workload: Workload) -> Canonical:
 
 
 def drop_unit_axes(stage: Stage) -> Stage:
-    """Remove axes of extent 1 and substitute 0; a stage keeps at least one axis."""
+    """Remove axes of extent 1 and substitute 0; a stage has at least one axis, so that there is one to schedule."""
     unit = {name: ZERO for name, size in stage.ranges.items() if size == 1}
-    axes = tuple(a for a in stage.axes if a.name not in unit) or stage.axes[-1:]
+    axes = tuple(a for a in stage.axes if a.name not in unit) or stage.axes[-1:] or (axis("unit", 1),)
     reduce_axes = tuple(a for a in stage.reduce_axes if a.name not in unit)
     return replace(
         stage,

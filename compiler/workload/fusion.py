@@ -25,7 +25,7 @@ class FusedNodes:
     """Nodes that run together; the last one's output is what they store.
 
     Attributes:
-        anchor: the node with the reducer, first of all; None where all are maps.
+        anchor: the one node with a reducer; None where all are maps.
         body: an element of the last output, over the last node's axes. The anchor's own value is loaded by name,
             with one index per axis.
     """

@@ -1,20 +1,25 @@
 """Partition: a Graph becomes a Program of Subgraphs with canonical Workloads.
 
-Free movements are read through, copies are inserted where the model's interface needs another layout than the inside,
-layouts are assigned, nodes are fused, and each group becomes a Workload of its own.
+Copies are inserted where the model's interface needs another layout than the inside, layouts are assigned, nodes are
+fused, and each group becomes a Workload of its own.
 """
 
 from __future__ import annotations
 
-from compiler.graph.absorb_movements import absorb_movements
 from compiler.graph.assign_layouts import assign_layouts
-from compiler.graph.insert_copies import insert_copies
+from compiler.graph.drop_unit_reductions import DropUnitReductions
+from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.ir import Graph
+from compiler.graph.printer import graph_text
+from compiler.graph.verify import verify_graph
+from compiler.passes import Pass, run_passes
 from compiler.workload.canonical import canonicalise
 from compiler.workload.fusion import FusedNodes, fuse
 from compiler.workload.names import describe
 from compiler.workload.program import Program, Subgraph
 from compiler.workload.stages import Storage, build_workload
+
+STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies())
 
 
 def partition(graph: Graph) -> Program:
@@ -27,7 +32,7 @@ def partition(graph: Graph) -> Program:
         InputError: an extent is symbolic.
     """
     interface = graph.types()
-    graph = insert_copies(absorb_movements(graph))
+    graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
     storage = Storage(graph.types(), assign_layouts(graph))
     subgraphs = tuple(_subgraph(fused, storage) for fused in fuse(graph))
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.graph.halo import drop_guards
-from compiler.graph.insert_copies import fresh_name
 from compiler.graph.ir import Compute, TensorType
 from compiler.graph.layout import Layout
 from compiler.index import Index
@@ -38,6 +37,13 @@ class Storage:
             return Operand(value, kind.shape, kind.dtype, constant=True)
         return Operand(value, layout.storage_shape(kind.shape), kind.dtype)
 
+    def unused_name(self) -> str:
+        """A name for a temporary; canonical names replace it."""
+        name = "t"
+        while name in self.types:
+            name += "'"
+        return name
+
     def lower(self, expr: Expr, ranges: Mapping[str, int]) -> Expr:
         """Loads by logical indices become loads by storage indices; guards that a halo replaces go."""
 
@@ -56,9 +62,7 @@ def build_workload(fused: FusedNodes, storage: Storage) -> Workload:
     compute = fused.anchor.compute
     axes = _stored_axes(compute, storage.layouts[fused.last.output])
     place = tuple(Index.of(a.name) for a in axes)
-    temporary = Operand(
-        fresh_name(f"{fused.last.output}@sum", storage.types), tuple(a.extent for a in axes), compute.dtype
-    )
+    temporary = Operand(storage.unused_name(), tuple(a.extent for a in axes), compute.dtype)
     anchor = Stage(
         name="anchor",
         axes=axes,

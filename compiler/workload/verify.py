@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compiler.errors import CompileError
+from compiler.graph.verify import guarded_loads, narrowed
 from compiler.index import Index, Ranges
-from compiler.scalar import REDUCERS, Bound, Expr, Guard, Load, children
+from compiler.scalar import REDUCERS, Bound, Guard, Load, walk
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.program import Program, Subgraph
 
@@ -73,23 +74,11 @@ def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:
     _require(stage.reducer is None or stage.reducer in REDUCERS, f"{where} has reducer {stage.reducer}")
     spatial = {a.name: a.size for a in stage.axes}
     _verify_access(Load(stage.target, stage.target_indices), buffers, spatial, (), where)
-    _verify_expr(stage.body, buffers, ranges, (), where)
-
-
-def _verify_expr(
-    expr: Expr, buffers: Mapping[str, Operand], ranges: Ranges, bounds: tuple[Bound, ...], where: str
-) -> None:
-    match expr:
-        case Load():
-            _verify_access(expr, buffers, ranges, bounds, where)
-        case Guard(own, inside, outside):
-            for bound in own:
-                _verify_names(bound.index, ranges, where)
-            _verify_expr(inside, buffers, ranges, (*bounds, *own), where)
-            _verify_expr(outside, buffers, ranges, bounds, where)
-        case _:
-            for child in children(expr):
-                _verify_expr(child, buffers, ranges, bounds, where)
+    for guard in (e for e in walk(stage.body) if isinstance(e, Guard)):
+        for bound in guard.bounds:
+            _verify_names(bound.index, ranges, where)
+    for load, bounds in guarded_loads(stage.body, ranges):
+        _verify_access(load, buffers, ranges, bounds, where)
 
 
 def _verify_access(
@@ -100,23 +89,15 @@ def _verify_access(
     _require(len(sizes) == len(load.indices), f"{what} has {len(load.indices)} indices")
     for index, size in zip(load.indices, sizes, strict=True):
         _verify_names(index, ranges, where)
-        low, high = _limits(index, ranges, bounds)
-        _require(low >= 0 and high < size, f"{what} is indexed by {index} in {low}..{high}")
+        low, high = narrowed(index, bounds, ranges)
+        # A bound on other expressions of the same axes may protect it too; that is not decided here.
+        protected = any(index.names() & bound.index.names() for bound in bounds)
+        _require(protected or (low >= 0 and high < size), f"{what} is indexed by {index} in {low}..{high}")
 
 
 def _verify_names(index: Index, ranges: Ranges, where: str) -> None:
     unknown = index.names() - ranges.keys()
     _require(not unknown, f"{where} uses undefined names {sorted(unknown)}")
-
-
-def _limits(index: Index, ranges: Ranges, bounds: tuple[Bound, ...]) -> tuple[int, int]:
-    """Bounds of an index where every guard around it holds; a guard counts if it differs by a constant."""
-    low, high = index.bounds(ranges)
-    for bound in bounds:
-        shift = (index - bound.index).constant
-        if shift is not None:
-            low, high = max(low, bound.low + shift), min(high, bound.high - 1 + shift)
-    return low, high
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  (the condition is what it is about)

@@ -61,10 +61,7 @@ def import_(
 ) -> None:
     """Merge an exported log, all of it or nothing."""
     with only_json(), _log(database) as log:
-        if str(source) == "-":
-            counts = log.merge(sys.stdin)
-        else:
-            counts = _merge_file(log, source)
+        counts = log.merge(sys.stdin) if str(source) == "-" else _merge_file(log, source)
     _answer(
         {"input": str(source), **counts},
         f"{counts['records']} new records, {counts['trials']} new trials from {counts['lines']} lines",

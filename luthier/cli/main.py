@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -39,9 +40,9 @@ def _version(wanted: bool) -> None:  # noqa: FBT001  (typer calls it with the fl
 
 @app.callback()
 def _options(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="print the version"
-    ),  # noqa: FBT001
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
 ) -> None:
     """Tune ONNX models for the machine they will run on, and remember what was learned."""
 

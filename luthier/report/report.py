@@ -53,6 +53,8 @@ class TuningReport:
     Attributes:
         published: whether the tuned model beat the untuned one end to end, and its records are served.
         phases: seconds by what they were spent on, such as "measure" or "build".
+        max_relative_error: of the tuned model against the untuned one; None where it was not measured.
+        engine_versions: of the packages that took part.
     """
 
     model: str
@@ -70,6 +72,8 @@ class TuningReport:
     speedup: float | None
     published: bool
     phases: Mapping[str, float] = field(default_factory=dict)
+    max_relative_error: float | None = None
+    engine_versions: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> TuningReport:
@@ -77,7 +81,9 @@ class TuningReport:
         try:
             tasks = tuple(_task(task) for task in data["tasks"])
             phases = {str(name): float(seconds) for name, seconds in data.get("phases", {}).items()}
-            return TuningReport(**{k: data[k] for k in _FIELDS}, tasks=tasks, phases=phases)
+            known = {k: data[k] for k in _FIELDS}
+            more = {k: data[k] for k in ("max_relative_error", "engine_versions") if k in data}
+            return TuningReport(**known, **more, tasks=tasks, phases=phases)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             msg = f"this is not a tuning report ({error!r}); give the document of `luthier tune --json`"
             raise InputError(msg) from error
@@ -97,7 +103,12 @@ class TuningReport:
         document = self.to_json()
         for shown, task in zip(document["tasks"], self.tasks, strict=True):
             shown["curve"] = [list(point) for point in task.curve]
-        return {**document, "phases": dict(self.phases)}
+        return {
+            **document,
+            "phases": dict(self.phases),
+            "max_relative_error": self.max_relative_error,
+            "engine_versions": dict(self.engine_versions),
+        }
 
     def save_html(self, path: str | Path) -> None:
         """Write the page: one file, nothing loaded from elsewhere. Raises InputError where it cannot be written."""

@@ -108,7 +108,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Something that happened to a job, numbered within it. `type` is task, trial, best, phase or state."""
+    """Something that happened to a job, numbered within it. `type` is task, trial, best or state."""
 
     seq: int
     type: str

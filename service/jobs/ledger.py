@@ -74,6 +74,15 @@ class JobLedger:
                     return claim
         return None
 
+    def next_job(self) -> str | None:
+        """The oldest job that waits or whose owner died, without claiming it."""
+        with self.database.read() as session:
+            clock_s = now_s(session)
+            for row in JobRepository(session).waiting():
+                if row.state == "queued" or _is_orphan(row, clock_s):
+                    return row.id
+        return None
+
     def claim_or_refuse(self, job: str) -> Claim:
         """Like `claim` for one job, but says why it cannot be had (ServiceError)."""
         claim = self.claim(job)
@@ -137,15 +146,7 @@ class JobLedger:
     def cancel(self, job: str) -> Job | None:
         """Cancel a queued job at once and a running one within seconds; a finished one stays as it is."""
         with self.database.write() as session:
-            repository = JobRepository(session)
-            row = repository.get(job, lock=True)
-            if row is None:
-                return None
-            if row.state == "queued":
-                _move(session, repository, row, "cancelled")
-            row.cancel_requested = row.cancel_requested or row.state == "running"
-            session.flush()
-            return job_of(row)
+            return cancel_in(session, job)
 
     def events(self, job: str, after: int = 0, limit: int = 500) -> list[JobEvent]:
         """Events numbered above `after`, in order."""
@@ -177,6 +178,19 @@ def submit_in(session: Session, spec: JobSpec) -> tuple[Job, bool]:
     _move(session, repository, row, "queued")
     session.flush()
     return job_of(row), True
+
+
+def cancel_in(session: Session, job: str) -> Job | None:
+    """Cancel inside the caller's transaction; None where there is no such job."""
+    repository = JobRepository(session)
+    row = repository.get(job, lock=True)
+    if row is None:
+        return None
+    if row.state == "queued":
+        _move(session, repository, row, "cancelled")
+    row.cancel_requested = row.cancel_requested or row.state == "running"
+    session.flush()
+    return job_of(row)
 
 
 def _new_row(spec: JobSpec, created_s: float) -> JobRow:

@@ -50,6 +50,8 @@ def _document(**more: Any) -> dict[str, Any]:
         "speedup": 1.44,
         "published": True,
         "phases": {"build": 40.0, "measure": 70.0, "search": 5.0},
+        "max_relative_error": 2e-6,
+        "engine_versions": {"luthier": "0.1.0"},
     }
     return {**document, **more}
 

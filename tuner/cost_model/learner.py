@@ -1,8 +1,9 @@
-"""Learner: collects results and decides when the cost model is trained again."""
+"""Learner: collects results, decides when the cost model is trained again, and answers a strategy's questions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from tuner.candidate import Candidate
 from tuner.cost_model.protocol import CostModel, FitReport, Group
 from tuner.measure import MeasureResult
+from tuner.phases import PhaseClock
+from tuner.search.protocol import Scorer
 from tuner.task import RecordKey, Task
 
 GROWTH = 1.2
@@ -19,29 +22,46 @@ MINIMUM = 16
 
 
 class Learner:
-    """The data of a CostModel, by Task in the order of first results."""
+    """The data of a CostModel, by Task in the order of first results. Without a model it learns and knows nothing."""
 
-    def __init__(self, model: CostModel) -> None:
-        self.report: FitReport | None = None
+    def __init__(self, model: CostModel | None, clock: PhaseClock) -> None:
+        """Training and predicting count as phase "model" of the clock."""
         self._model = model
+        self._clock = clock
+        self._report: FitReport | None = None
         self._groups: dict[RecordKey, Group] = {}
         self._samples = 0
         self._trained_on = 0
 
-    def observe(self, task: Task, candidates: Sequence[Candidate], results: Sequence[MeasureResult]) -> None:
+    def observe(self, task: Task, batch: Sequence[tuple[Candidate, MeasureResult]]) -> None:
         """Add results of one Task."""
+        if self._model is None or not batch:
+            return
         known = self._groups.get(task.key, Group(task, (), ()))
-        self._groups[task.key] = Group(task, (*known.candidates, *candidates), (*known.results, *results))
-        self._samples += len(results)
+        candidates, results = tuple(c for c, _ in batch), tuple(r for _, r in batch)
+        self._groups[task.key] = Group(task, known.candidates + candidates, known.results + results)
+        self._samples += len(batch)
 
     def train_if_due(self) -> bool:
         """Train where the data have grown enough; whether it did."""
-        if self._samples < max(MINIMUM, self._trained_on * GROWTH):
+        if self._model is None or self._samples < max(MINIMUM, self._trained_on * GROWTH):
             return False
-        self.report = self._model.fit(list(self._groups.values()))
+        with self._clock.phase("model"):
+            self._report = self._model.fit(list(self._groups.values()))
         self._trained_on = self._samples
         return True
 
-    def predict(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64] | None:
-        """The model's merit of each candidate; None before it was trained."""
-        return self._model.predict(task, candidates)
+    def scorer(self, task: Task) -> Scorer:
+        """The model's merit of candidates of a Task; it says None until the model was trained."""
+
+        def score(candidates: Sequence[Candidate]) -> NDArray[np.float64] | None:
+            if self._model is None:
+                return None
+            with self._clock.phase("model"):
+                return self._model.predict(task, candidates)
+
+        return score
+
+    def report(self) -> dict[str, Any]:
+        """The last FitReport by field; empty where nothing was trained."""
+        return {} if self._report is None else self._report.json()

@@ -5,25 +5,27 @@ For tests and for comparing strategies offline: the same results, whatever is as
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import MeasureError
+from compiler.schedule.schedule import Schedule, schedule_from_json, schedule_json
 from tuner.measure import Built, FailureKind, MeasureFailed, MeasureInput, MeasureResult
 from tuner.record import Trial
 from tuner.task import RecordKey, Task
 
-Simulation = Callable[[Task, str], MeasureResult]
-"""The result of the Schedule with this digest."""
+Simulation = Callable[[Task, Schedule], MeasureResult]
+"""What measuring a Schedule gives."""
 
 
 class SimulatedBuilder:
-    """Makes kernels without code that carry the Schedule's digest as their symbol."""
+    """Makes kernels whose "code" is the Schedule as JSON."""
 
     def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
-        """One empty kernel per input."""
-        return [Built(Kernel(i.candidate.digest, b"", (), 1), 0.0) for i in inputs]
+        """One kernel per input."""
+        return [Built(_kernel(i.candidate.schedule), 0.0) for i in inputs]
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -47,9 +49,9 @@ class SimulatedRunner:
         if self._runs - 1 in self._broken_runs:
             msg = "the simulated device is lost; plug it in again"
             raise MeasureError(msg)
-        digests = [b.kernel.symbol for b in built]
-        self.measured.update((task.key, digest) for digest in digests)
-        return [self._simulation(task, digest) for digest in digests]
+        schedules = [schedule_from_json(json.loads(b.kernel.object_code)) for b in built]
+        self.measured.update((task.key, schedule.digest) for schedule in schedules)
+        return [self._simulation(task, schedule) for schedule in schedules]
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -59,4 +61,8 @@ def recorded(trials: Iterable[Trial]) -> Simulation:
     """The Simulation that replays a log; a Schedule that it lacks fails to build."""
     results = {(trial.key, trial.schedule.digest): trial.result for trial in trials}
     missing = MeasureFailed(FailureKind.BUILD, "the recorded log has no such schedule")
-    return lambda task, digest: results.get((task.key, digest), missing)
+    return lambda task, schedule: results.get((task.key, schedule.digest), missing)
+
+
+def _kernel(schedule: Schedule) -> Kernel:
+    return Kernel(schedule.digest, json.dumps(schedule_json(schedule)).encode(), (), 1)

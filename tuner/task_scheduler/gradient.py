@@ -45,7 +45,9 @@ class _Progress:
 class GradientScheduler:
     """Deterministic: the same observations give the same choices; equal gains go to the earlier Task."""
 
-    def __init__(self, shares: Sequence[TaskShare], trials: int | None, batch_size: int, patience: int) -> None:
+    def __init__(
+        self, shares: Sequence[TaskShare], trials: int | None, batch_size: int, patience: int
+    ) -> None:
         """`trials` is the whole budget, None without one."""
         self._shares = tuple(shares)
         self._progress = [_Progress() for _ in shares]
@@ -106,7 +108,9 @@ class GradientScheduler:
 
     def _expected_time_s(self, task: int) -> float:
         """Weight times operations, at the mean speed of the Tasks that have a time."""
-        timed = [(p.best_s, s.operations) for p, s in zip(self._progress, self._shares, strict=True) if p.best_s]
+        timed = [
+            (p.best_s, s.operations) for p, s in zip(self._progress, self._shares, strict=True) if p.best_s
+        ]
         speed = sum(s for s, _ in timed) / max(1, sum(o for _, o in timed)) if timed else 1.0
         share = self._shares[task]
         return share.weight * max(1, share.operations) * speed

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.dtype import DType
+from compiler.evaluate import reference_outputs
+from compiler.graph.dce import EliminateDeadCode
+from compiler.graph.inline_movement import InlineMovements
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.symbol import axis
+from compiler.workload.program import Program
 
 
 def index(value: str | int | Index) -> Index:
@@ -130,4 +134,21 @@ def bottleneck(size: int = 8) -> Graph:
     shortcut = b.bias(b.conv(pooled, 16))
     joined = b.relu(b.add(wide, shortcut))
     features = b.flatten(b.mean(joined))
-    return b.graph(b.bias(b.matmul(features, 10)))
+    graph = b.graph(b.bias(b.matmul(features, 10)))
+    return EliminateDeadCode().run(InlineMovements().run(graph))
+
+
+def evaluate_program(program: Program, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs of a Program in float64, Subgraph by Subgraph, through the storage of every value."""
+    values: dict[str, np.ndarray] = {**program.constants, **inputs}
+    for subgraph in program.subgraphs:
+        bound = subgraph.bindings
+        operands = {o.name: values[bound[o.name]].reshape(o.sizes) for o in subgraph.workload.operands}
+        for name, array in reference_outputs(subgraph.workload, operands).items():
+            values[bound[name]] = array.reshape(program.buffers[bound[name]].sizes)
+    return {name: values[name] for name in program.outputs}
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: rng.standard_normal(kind.sizes) for name, kind in graph.inputs.items()}

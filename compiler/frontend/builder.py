@@ -1,0 +1,110 @@
+"""Collects the values of a model while its nodes are lowered one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.dtype import DType
+from compiler.errors import ModelError
+from compiler.frontend.limits import checked_shape
+from compiler.graph.fold_constants import fold
+from compiler.graph.ir import Compute, Graph, Node, TensorType
+from compiler.index import Index
+from compiler.scalar import Load
+from compiler.symbol import axis
+
+Array = npt.NDArray[Any]
+
+_EAGER_ELEMENTS = 4096
+"""Constant results up to this size are known at once: later nodes may need them as shapes, axes or limits."""
+
+
+@dataclass
+class GraphBuilder:
+    """Values by name. ONNX names lead to them through `aliases` where a node changes nothing."""
+
+    reserved: frozenset[str]
+    """Names that the model itself uses, now or later."""
+    inputs: dict[str, TensorType] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    _computed: dict[str, DType] = field(default_factory=dict)
+
+    def resolve(self, name: str) -> str:
+        """The value that an ONNX name stands for."""
+        return self.aliases.get(name, name)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Element type of a value; constants may have any that NumPy knows."""
+        if name in self.constants:
+            return self.constants[name].dtype
+        return self._computed[name].numpy
+
+    def add_input(self, name: str, shape: tuple[int, ...]) -> None:
+        """Declare an f32 input of the model."""
+        self.inputs[name] = TensorType(tuple(Index.of(n) for n in shape), DType.F32)
+        self.shapes[name] = shape
+        self._computed[name] = DType.F32
+
+    def add_constant(self, name: str, array: Array) -> None:
+        """Define a value that is known before the first run; it becomes read-only."""
+        value = np.ascontiguousarray(array).reshape(array.shape)
+        value.setflags(write=False)
+        self.constants[name] = value
+        self.shapes[name] = value.shape
+
+    def add_compute(self, node: str, name: str, compute: Compute) -> bool:
+        """Define a computed value; False where its type cannot be computed at run time and it is not constant."""
+        shape = checked_shape((a.size for a in compute.axes), f"{name!r} of node {node!r}")
+        checked_shape((1, *(a.size for a in compute.reduce_axes)), f"the reduction of node {node!r}")
+        small = int(np.prod(shape, dtype=np.int64)) <= _EAGER_ELEMENTS
+        value = fold(compute, self.constants) if small or not compute.dtype.is_float else None
+        if value is not None:
+            self.add_constant(name, value)
+            return True
+        if compute.dtype is not DType.F32:
+            return False
+        self.nodes.append(Node(node, name, compute))
+        self.shapes[name] = shape
+        self._computed[name] = compute.dtype
+        return True
+
+    def fresh(self, base: str) -> str:
+        """A name that no value of the model has."""
+        name, count = base, 0
+        while name in self.reserved or name in self.shapes:
+            count += 1
+            name = f"{base}.{count}"
+        return name
+
+    def graph(self, outputs: Sequence[str], name: str) -> Graph:
+        """All of it; an output that repeats another value becomes a copy of it. Raises ModelError."""
+        produced = {node.output for node in self.nodes}
+        for output in outputs:
+            if output in self.inputs:
+                msg = f"output {output!r} of the model is one of its inputs; put an Identity node in between"
+                raise ModelError(msg)
+            if output not in produced:
+                self._copy(output, self.resolve(output))
+        read = {value for node in self.nodes for value in node.compute.reads}
+        constants = {n: a for n, a in self.constants.items() if n in read}
+        return Graph(self.inputs, tuple(outputs), constants, tuple(self.nodes), name=name)
+
+    def _copy(self, output: str, value: str) -> None:
+        if self.dtype(value) != np.float32:
+            msg = f"output {output!r} of the model has type {self.dtype(value)}; only float32 is supported yet"
+            raise ModelError(msg)
+        if output in self.constants:
+            array = self.constants.pop(output)
+            value = self.fresh(f"{output}.value")
+            self.add_constant(value, array)
+        axes = tuple(axis(f"a{d}", n) for d, n in enumerate(self.shapes[value]))
+        body = Load(value, tuple(Index.of(a.name) for a in axes))
+        self.nodes.append(Node("copy", output, Compute(axes, (), None, body)))

@@ -1,0 +1,210 @@
+"""OperatorCall: one ONNX node as its lowering sees it, with inputs and attributes that are checked when read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import AttributeProto, NodeProto
+
+from compiler.dtype import DType
+from compiler.errors import ModelError, UnsupportedOperator
+from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.tensors import TensorReader
+from compiler.graph.ir import Compute
+
+Array = npt.NDArray[Any]
+_MOST_INTEGERS = 1 << 16
+
+
+@dataclass(frozen=True)
+class OperatorCall:
+    """Values are addressed by input position; `emit` defines the outputs.
+
+    Attributes:
+        opset: version of the node's domain, for attributes that became inputs.
+        label: the node's name, for messages.
+    """
+
+    proto: NodeProto
+    opset: int
+    label: str
+    builder: GraphBuilder
+    tensors: TensorReader
+
+    # inputs
+
+    def has(self, position: int) -> bool:
+        """Whether an optional input is given."""
+        return position < len(self.proto.input) and bool(self.proto.input[position])
+
+    def value(self, position: int) -> str:
+        """The value at an input; raises ModelError where it is missing."""
+        if not self.has(position):
+            raise self.invalid(f"has no input {position}")
+        return self.builder.resolve(self.proto.input[position])
+
+    def values(self) -> list[str]:
+        """All inputs of a variadic operator."""
+        if not self.proto.input:
+            raise self.invalid("has no inputs")
+        return [self.value(position) for position in range(len(self.proto.input))]
+
+    def shape(self, position: int) -> tuple[int, ...]:
+        """Shape of an input."""
+        return self.builder.shapes[self.value(position)]
+
+    def dtype(self, *values: str) -> DType:
+        """The common element type; raises UnsupportedOperator where Luthier has none for it."""
+        kinds = {self.builder.dtype(value) for value in values}
+        try:
+            (kind,) = kinds
+            return DType.from_numpy(kind)
+        except (ValueError, KeyError):
+            raise self.unsupported(f"element type {', '.join(sorted(map(str, kinds)))}") from None
+
+    def constant(self, position: int) -> Array:
+        """Value of an input that must be known before the first run; raises UnsupportedOperator otherwise."""
+        name = self.value(position)
+        if name not in self.builder.constants:
+            raise self.unsupported(f"input {position}, {name!r}, is not constant")
+        return self.builder.constants[name]
+
+    def constant_ints(self, position: int) -> list[int]:
+        """A constant list of integers, such as axes."""
+        array = self.constant(position)
+        if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > _MOST_INTEGERS:
+            raise self.invalid(f"has {array.dtype}{list(array.shape)} at input {position} instead of integers")
+        return [int(i) for i in array.reshape(-1)]
+
+    def constant_float(self, position: int) -> float:
+        """A constant number."""
+        array = self.constant(position)
+        if array.size != 1:
+            raise self.invalid(f"has shape {list(array.shape)} at input {position} instead of one number")
+        return float(array.reshape(-1)[0])
+
+    # attributes
+
+    def attribute(self, name: str, kind: Any) -> AttributeProto | None:
+        """The attribute, or None; raises ModelError where it has another type."""
+        for attribute in self.proto.attribute:
+            if attribute.name == name:
+                if attribute.type != kind:
+                    raise self.invalid(f"has an attribute {name!r} of the wrong type")
+                return attribute
+        return None
+
+    def int(self, name: str, default: int = 0) -> int:
+        """An integer attribute."""
+        found = self.attribute(name, AttributeProto.INT)
+        return default if found is None else found.i
+
+    def float(self, name: str, default: float) -> float:
+        """A float attribute."""
+        found = self.attribute(name, AttributeProto.FLOAT)
+        return default if found is None else found.f
+
+    def ints(self, name: str) -> list[int] | None:
+        """A list of integers, or None."""
+        found = self.attribute(name, AttributeProto.INTS)
+        return None if found is None else list(found.ints)
+
+    def floats(self, name: str) -> list[float] | None:
+        """A list of floats, or None."""
+        found = self.attribute(name, AttributeProto.FLOATS)
+        return None if found is None else list(found.floats)
+
+    def text(self, name: str, default: str) -> str:
+        """A text attribute."""
+        found = self.attribute(name, AttributeProto.STRING)
+        return default if found is None else found.s.decode(errors="replace")
+
+    def tensor(self, name: str) -> Array | None:
+        """A tensor attribute, or None."""
+        found = self.attribute(name, AttributeProto.TENSOR)
+        return None if found is None else self.tensors.array(found.t, f"{self.label}.{name}")
+
+    # outputs
+
+    @property
+    def output_count(self) -> int:
+        """Outputs that the node names."""
+        return sum(1 for name in self.proto.output if name)
+
+    def only_first_output(self) -> None:
+        """Raise UnsupportedOperator where a further output is asked for."""
+        if any(self.proto.output[1:]):
+            raise self.unsupported(f"output {self.proto.output[1:]}")
+
+    def emit(self, compute: Compute, output: int = 0) -> None:
+        """Define an output."""
+        if self.proto.output[output]:
+            self._define(self.proto.output[output], compute)
+
+    def intermediate(self, compute: Compute, suffix: str) -> str:
+        """Define a value on the way to the first output, and return its name."""
+        name = self.builder.fresh(f"{self.proto.output[0]}.{suffix}")
+        self._define(name, compute)
+        return name
+
+    def emit_constant(self, array: Array, output: int = 0) -> None:
+        """Define an output that is known before the first run."""
+        if self.proto.output[output]:
+            self.builder.add_constant(self.proto.output[output], array)
+
+    def intermediate_constant(self, array: Array, suffix: str) -> str:
+        """Define a constant on the way to the first output, and return its name."""
+        name = self.builder.fresh(f"{self.proto.output[0]}.{suffix}")
+        self.builder.add_constant(name, array)
+        return name
+
+    def emit_same(self, value: str, output: int = 0) -> None:
+        """Let an output be another name of a value."""
+        self.builder.aliases[self.proto.output[output]] = value
+
+    def _define(self, name: str, compute: Compute) -> None:
+        if not self.builder.add_compute(self.label, name, compute):
+            raise self.unsupported(f"element type {compute.dtype.numpy}")
+
+    # errors
+
+    def invalid(self, problem: str) -> ModelError:
+        """An error about a node that ONNX does not allow."""
+        return ModelError(f"node {self.label!r} ({self.proto.op_type}) {problem}; export the model again")
+
+    def unsupported(self, detail: str) -> UnsupportedOperator:
+        """An error about a valid node that Luthier has no lowering for."""
+        return UnsupportedOperator(operator_name(self.proto), self.opset, self.label, detail)
+
+
+Lowering = Callable[[OperatorCall], None]
+"""Emits the Computes of one node."""
+
+
+def operator_name(proto: NodeProto) -> str:
+    """The operator, with its domain unless that is ONNX's own."""
+    return f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
+
+
+def positive_axis(call: OperatorCall, axis: int, rank: int) -> int:
+    """The axis counted from the front; raises ModelError where there is none."""
+    if not -rank <= axis < rank:
+        raise call.invalid(f"has axis {axis} for a tensor of {rank} dimensions")
+    return axis % rank
+
+
+def distinct_axes(call: OperatorCall, axes: list[int], rank: int) -> list[int]:
+    """Axes counted from the front, without repeats; raises ModelError."""
+    found = [positive_axis(call, axis, rank) for axis in axes]
+    if len(set(found)) != len(found):
+        raise call.invalid(f"names an axis twice in {axes}")
+    return found
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """Number of elements."""
+    return int(np.prod(shape, dtype=np.int64))

@@ -1,0 +1,81 @@
+"""Building blocks of lowerings: axes, loads with broadcasting, maps and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.dtype import DType
+from compiler.frontend.call import OperatorCall
+from compiler.graph.ir import Compute
+from compiler.index import ZERO, Index
+from compiler.scalar import Expr, Load
+from compiler.symbol import Axis, axis
+
+
+def output_axes(shape: Iterable[int]) -> tuple[Axis, ...]:
+    """a0, a1, ...: one axis per dimension of an output."""
+    return tuple(axis(f"a{d}", size) for d, size in enumerate(shape))
+
+
+def at(axes: Iterable[Axis]) -> tuple[Index, ...]:
+    """The index of each axis."""
+    return tuple(Index.of(a.name) for a in axes)
+
+
+class ReduceAxes:
+    """Hands out r0, r1, ...; an extent of 1 needs no axis, its index is 0."""
+
+    def __init__(self) -> None:
+        self.axes: tuple[Axis, ...] = ()
+
+    def index(self, extent: int) -> Index:
+        """The index that runs over the extent."""
+        if extent == 1:
+            return ZERO
+        new = axis(f"r{len(self.axes)}", extent)
+        self.axes = (*self.axes, new)
+        return Index.of(new.name)
+
+
+def reduced(axes: tuple[Axis, ...], inner: ReduceAxes, reducer: str, body: Expr) -> Compute:
+    """A reduction; without axes to reduce over, a map."""
+    return Compute(axes, inner.axes, reducer if inner.axes else None, body)
+
+
+def broadcast(call: OperatorCall, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Common shape by the rules of NumPy; raises ModelError where there is none."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    result = []
+    for sizes in zip(*padded, strict=True):
+        wanted = {size for size in sizes if size != 1}
+        if len(wanted) > 1:
+            raise call.invalid(f"has operands of shapes {[list(s) for s in shapes]}, which do not broadcast")
+        result.append(wanted.pop() if wanted else 1)
+    return tuple(result)
+
+
+def broadcast_indices(shape: tuple[int, ...], indices: Sequence[Index], sizes: Sequence[int]) -> tuple[Index, ...]:
+    """Indices of an operand for an element of the result; dimensions of 1 are repeated."""
+    skipped = len(indices) - len(shape)
+    pairs = zip(shape, indices[skipped:], sizes[skipped:], strict=True)
+    return tuple(index if size == whole else ZERO for size, index, whole in pairs)
+
+
+def broadcast_load(call: OperatorCall, value: str, axes: tuple[Axis, ...]) -> Load:
+    """The element of an operand that belongs to an element of the result."""
+    shape = call.builder.shapes[value]
+    return Load(value, broadcast_indices(shape, at(axes), [a.size for a in axes]))
+
+
+def elementwise(call: OperatorCall, values: Sequence[str], body: Callable[..., Expr]) -> Compute:
+    """A map over operands that broadcast; `body` gets one expression per operand."""
+    dtype = call.dtype(*values)
+    axes = output_axes(broadcast(call, [call.builder.shapes[value] for value in values]))
+    return Compute(axes, (), None, body(*(broadcast_load(call, value, axes) for value in values)), dtype)
+
+
+def float_operands(call: OperatorCall, *values: str) -> None:
+    """Raise UnsupportedOperator unless all values are float32."""
+    if call.dtype(*values) is not DType.F32:
+        raise call.unsupported(f"element type {call.builder.dtype(values[0])}")

@@ -1,0 +1,123 @@
+"""Import: a checked model becomes a Graph, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+
+from compiler.errors import InputError, LuthierError, ModelError, UnsupportedOperator
+from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.call import OperatorCall, operator_name
+from compiler.frontend.check import check_model, label, opsets
+from compiler.frontend.input_shapes import input_shapes
+from compiler.frontend.limits import MAX_NODES
+from compiler.frontend.operators import LOWERINGS
+from compiler.frontend.read import read_source
+from compiler.frontend.tensors import TensorReader
+from compiler.graph.ir import Graph
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
+    """Read, check and decompose a model.
+
+    Args:
+        model: not changed.
+        shapes: shape of each input whose own shape is not fixed.
+
+    Raises:
+        ModelError: the model cannot be read or is not valid.
+        UnsupportedOperator: it is valid, and Luthier has no lowering for one of its nodes.
+        InputError: `shapes` does not fit the model.
+    """
+    source = read_source(model)
+    check_model(source.model)
+    proto = _with_functions_inlined(source.model)
+    builder = GraphBuilder(reserved=_names(proto.graph))
+    tensors = TensorReader(source.folder)
+    for tensor in proto.graph.initializer:
+        builder.add_constant(tensor.name, tensors.array(tensor, tensor.name))
+    for name, shape in input_shapes(proto.graph, shapes or {}).items():
+        builder.add_input(name, shape)
+    _lower_nodes(proto, builder, tensors)
+    outputs = [output.name for output in proto.graph.output]
+    graph = builder.graph(outputs, source.name)
+    _check_outputs(proto.graph, graph)
+    return graph
+
+
+def _with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    if not model.functions:
+        return model
+    try:
+        inlined: onnx.ModelProto = onnx.inliner.inline_local_functions(model)
+    except Exception as error:  # the inliner documents no error types
+        msg = "the functions of the model cannot be inlined; export it without model-local functions"
+        raise ModelError(msg) from error
+    if len(inlined.graph.node) > MAX_NODES:
+        msg = f"the functions of the model expand to more than {MAX_NODES} nodes; use a smaller model"
+        raise ModelError(msg)
+    return inlined
+
+
+def _names(graph: onnx.GraphProto) -> frozenset[str]:
+    return frozenset(
+        (
+            *(i.name for i in graph.input),
+            *(t.name for t in graph.initializer),
+            *(name for node in graph.node for name in node.output),
+        )
+    )
+
+
+def _lower_nodes(model: onnx.ModelProto, builder: GraphBuilder, tensors: TensorReader) -> None:
+    versions = opsets(model)
+    for place, node in enumerate(model.graph.node):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        opset = versions.get(domain, 0)
+        name = label(node, place)
+        lowering = LOWERINGS.get(node.op_type) if domain == "" else None
+        if lowering is None:
+            raise UnsupportedOperator(operator_name(node), opset, name)
+        try:
+            lowering(OperatorCall(node, opset, name, builder, tensors))
+        except LuthierError:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+            # A model may be malformed in ways that no check foresaw; its author gets a sentence, the cause is kept.
+            reason = " ".join(str(error).split())[:200]
+            msg = f"node {name!r} ({node.op_type}) cannot be read ({reason}); export the model again"
+            raise ModelError(msg) from error
+        _check_defined(node, name, builder)
+
+
+def _check_defined(node: onnx.NodeProto, name: str, builder: GraphBuilder) -> None:
+    for output in node.output:
+        if output and builder.resolve(output) not in builder.shapes:
+            raise UnsupportedOperator(operator_name(node), 0, name, f"output {output!r}")
+
+
+def _check_outputs(proto: onnx.GraphProto, graph: Graph) -> None:
+    """What the model declares must be what it computes."""
+    types = graph.types()
+    for output in proto.output:
+        declared = output.type.tensor_type
+        if not output.type.HasField("tensor_type") or not declared.HasField("shape"):
+            continue
+        sizes = types[output.name].sizes
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in declared.shape.dim]
+        fits = len(dims) == len(sizes) and all(d in (None, n) for d, n in zip(dims, sizes, strict=True))
+        if not fits:
+            wanted = ["?" if d is None else d for d in dims]
+            msg = (
+                f"output {output.name!r} is declared with shape {wanted} and computes to {list(sizes)}; "
+                "give other --shape values or export the model again"
+            )
+            raise ModelError(msg)
+
+
+__all__ = ["InputError", "import_model"]

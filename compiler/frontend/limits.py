@@ -1,0 +1,35 @@
+"""Limits on what a model may ask for. A model comes from anywhere: nothing in it is believed before it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compiler.errors import ModelError
+
+MAX_MODEL_BYTES = 2 << 30
+"""Bytes of an ONNX file without its external data; what protobuf can hold."""
+MAX_CONSTANT_BYTES = 16 << 30
+"""Bytes of all initialisers together."""
+MAX_NODES = 100_000
+MAX_INITIALISERS = 100_000
+MAX_RANK = 16
+MAX_ELEMENTS = 2**31 - 1
+"""Elements of one tensor."""
+
+
+def checked_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
+    """The shape, where every extent is at least 1 and the tensor is not too large; raises ModelError."""
+    sizes = tuple(shape)
+    if len(sizes) > MAX_RANK:
+        msg = f"{what} has {len(sizes)} dimensions, the limit is {MAX_RANK}; reshape it in the model"
+        raise ModelError(msg)
+    elements = 1
+    for size in sizes:
+        elements *= size
+        if size < 1:
+            msg = f"{what} has shape {list(sizes)}; give every dimension at least one element"
+            raise ModelError(msg)
+        if elements > MAX_ELEMENTS:
+            msg = f"{what} has shape {list(sizes)}, more than {MAX_ELEMENTS} elements; make it smaller"
+            raise ModelError(msg)
+    return sizes

@@ -1,0 +1,142 @@
+"""Values of ONNX tensors as NumPy arrays: inline data, and external data from the model's own folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from compiler.errors import ModelError
+from compiler.frontend.limits import MAX_CONSTANT_BYTES, MAX_ELEMENTS, MAX_RANK
+
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class TensorReader:
+    """Reads the tensors of one model.
+
+    Attributes:
+        folder: where external data may lie; None refuses it.
+    """
+
+    folder: Path | None
+    read_bytes: int = field(default=0, init=False)
+
+    def array(self, tensor: TensorProto, name: str) -> Array:
+        """The read-only value; raises ModelError where type, shape and data do not fit together."""
+        shape = _shape(tensor, name)
+        dtype = _dtype(tensor, name)
+        self._count(int(np.prod(shape, dtype=np.float64)) * dtype.itemsize)
+        if tensor.data_location == TensorProto.EXTERNAL:
+            array = np.frombuffer(self._external(tensor, name, shape, dtype), dtype).reshape(shape)
+        else:
+            array = _inline(tensor, name)
+        array = np.ascontiguousarray(array)
+        array.setflags(write=False)
+        return array
+
+    def _count(self, size_bytes: int) -> None:
+        self.read_bytes += size_bytes
+        if self.read_bytes > MAX_CONSTANT_BYTES:
+            msg = f"the constants of the model take more than {MAX_CONSTANT_BYTES} bytes; use a smaller model"
+            raise ModelError(msg)
+
+    def _external(
+        self, tensor: TensorProto, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> bytes:
+        if self.folder is None:
+            msg = f"tensor {name!r} has external data, which a model in memory cannot have; give a path instead"
+            raise ModelError(msg)
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        path = _external_path(self.folder, entries.get("location", ""), name)
+        wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        offset = _count(entries.get("offset", "0"), "offset", name)
+        length = _count(entries["length"], "length", name) if entries.get("length") else wanted
+        if length != wanted:
+            msg = f"tensor {name!r} has {length} bytes of external data, its shape needs {wanted}; export it again"
+            raise ModelError(msg)
+        return _read_span(path, offset, length, name)
+
+
+def _shape(tensor: TensorProto, name: str) -> tuple[int, ...]:
+    """Dimensions; unlike those of computed values they may be 0 (an empty list of axes)."""
+    shape = tuple(int(d) for d in tensor.dims)
+    elements = 1
+    for size in shape:
+        elements *= size
+        if size < 0 or elements > MAX_ELEMENTS or len(shape) > MAX_RANK:
+            msg = f"tensor {name!r} has the shape {list(shape)[: MAX_RANK + 1]}, which no tensor can have; export it again"
+            raise ModelError(msg)
+    return shape
+
+
+def _dtype(tensor: TensorProto, name: str) -> np.dtype[Any]:
+    if tensor.data_type == TensorProto.STRING:
+        msg = f"tensor {name!r} holds strings; Luthier computes with numbers, so take it out of the model"
+        raise ModelError(msg)
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"tensor {name!r} has the unknown element type {tensor.data_type}; export it with an ONNX type"
+        raise ModelError(msg) from error
+
+
+def _inline(tensor: TensorProto, name: str) -> Array:
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        msg = f"the data of tensor {name!r} does not fit its shape {list(tensor.dims)}; export the model again"
+        raise ModelError(msg) from error
+
+
+def _count(text: str, key: str, name: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        msg = f"tensor {name!r} has the external {key} {text[:40]!r}, which is no size in bytes; export it again"
+        raise ModelError(msg)
+    return int(text)
+
+
+def _external_path(folder: Path, location: str, name: str) -> Path:
+    """The file, which lies in the model's own folder and nowhere else, also after following links."""
+    plain = location and not set(location) & set("/\\\0:") and location not in (".", "..")
+    if plain:
+        root = folder.resolve()
+        path = (root / location).resolve()
+        if path.parent == root:
+            return path
+    msg = (
+        f"tensor {name!r} has its data in {location[:100]!r}, which is not a file in the folder of the model; "
+        "put the file beside the model under a plain name"
+    )
+    raise ModelError(msg)
+
+
+def _read_span(path: Path, offset: int, length: int, name: str) -> bytes:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            msg = f"{path.name!r}, the data of tensor {name!r}, is not a regular file; put the file there"
+            raise ModelError(msg)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if offset + length > size:
+                msg = (
+                    f"tensor {name!r} needs bytes {offset} to {offset + length} of {path.name!r}, "
+                    f"which has {size}; export the model again"
+                )
+                raise ModelError(msg)
+            file.seek(offset)
+            return file.read(length)
+    except OSError as error:
+        msg = (
+            f"{path.name!r}, the data of tensor {name!r}, cannot be read ({error.strerror}); "
+            "put the file beside the model"
+        )
+        raise ModelError(msg) from error

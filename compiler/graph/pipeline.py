@@ -1,0 +1,32 @@
+"""What is done to every Graph before it is cut into Subgraphs, in order."""
+
+from __future__ import annotations
+
+from compiler.graph.cse import EliminateCommonSubexpressions
+from compiler.graph.dce import EliminateDeadCode
+from compiler.graph.fold_affine import FoldAffine
+from compiler.graph.fold_constants import FoldConstants
+from compiler.graph.inline_movement import InlineMovements
+from compiler.graph.ir import Graph
+from compiler.graph.printer import graph_text
+from compiler.graph.simplify import Simplify
+from compiler.graph.verify import verify_graph
+from compiler.passes import Pass, run_passes
+
+GRAPH_PASSES: tuple[Pass[Graph], ...] = (
+    EliminateDeadCode(),
+    FoldConstants(),
+    Simplify(),
+    InlineMovements(),
+    FoldConstants(),
+    FoldAffine(),
+    FoldConstants(),
+    Simplify(),
+    EliminateCommonSubexpressions(),
+    EliminateDeadCode(),
+)
+
+
+def optimise(graph: Graph) -> Graph:
+    """Run GRAPH_PASSES, verified in between; raises CompileError where a pass broke the graph."""
+    return run_passes(graph, GRAPH_PASSES, verify_graph, graph_text)

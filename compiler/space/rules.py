@@ -1,0 +1,25 @@
+"""The rules in the order in which they are tried, and the space that they give."""
+
+from __future__ import annotations
+
+from compiler.errors import CompileError
+from compiler.space.register_tile import RegisterTile
+from compiler.space.rule import Rule
+from compiler.space.space import SearchSpace
+from compiler.space.vector_map import VectorMap
+from compiler.target import Target
+from compiler.workload.ir import Workload
+
+RULES: tuple[Rule, ...] = (RegisterTile(), VectorMap())
+
+VERSION = 1
+"""Raised when a rule changes what its knobs mean."""
+
+
+def build_space(workload: Workload, target: Target, threads: int) -> SearchSpace:
+    """The SearchSpace of the first rule that applies; raises CompileError where none does."""
+    for rule in RULES:
+        if rule.applies(workload):
+            return rule.space(workload, target, threads)
+    msg = f"no rule makes a search space for workload {workload.digest[:12]}; please report it with the model"
+    raise CompileError(msg)

@@ -1,0 +1,79 @@
+"""What the rules look at: the axes of a Workload by the part they can play in a tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.scalar import Load, loads
+from compiler.symbol import Axis
+from compiler.target import Target
+from compiler.workload.ir import Stage, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class TileAxes:
+    """Axes of a stage that stores its output.
+
+    Attributes:
+        vector: the axis along which the output is contiguous; its elements fill the lanes.
+        row: the next axis, blocked so that what is loaded for the lanes is used again; None where there is none.
+        others: the remaining axes, outermost first.
+        lanes: vector length, a power of two; 1 where nothing is contiguous.
+    """
+
+    vector: Axis
+    row: Axis | None
+    others: tuple[Axis, ...]
+    lanes: int
+
+
+def tile_axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
+    """Find the axes of a stage's tile."""
+    output = workload.buffers[stage.target]
+    flat = _flat_coefficients(stage, output.strides)
+    vector = next((a for a in reversed(stage.axes) if flat[a.name] == 1), stage.axes[-1])
+    rest = tuple(a for a in stage.axes if a.name != vector.name)
+    return TileAxes(
+        vector=vector,
+        row=rest[-1] if rest else None,
+        others=rest[:-1],
+        lanes=_lanes(vector.size, target.lanes(output.dtype.size_bytes)) if flat[vector.name] == 1 else 1,
+    )
+
+
+def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
+    """Constants worth packing: read at one place, by this stage alone, over two axes or more."""
+    readers: dict[str, list[Load]] = {}
+    for s in workload.stages:
+        for load in loads(s.body):
+            readers.setdefault(load.buffer, []).append(load)
+    own = {load.buffer for load in loads(stage.body)}
+    found = []
+    for operand in workload.operands:
+        reads = set(readers.get(operand.name, ()))
+        if not operand.constant or operand.name not in own or len(reads) != 1:
+            continue
+        indices = next(iter(reads)).indices
+        names = {name for index in indices for name in index.names()}
+        plain = all(i.is_affine() and not i.const and all(c > 0 for _, c in i.terms) for i in indices)
+        elsewhere = any(
+            load.buffer == operand.name for s in workload.stages if s is not stage for load in loads(s.body)
+        )
+        if plain and len(names) > 1 and not elsewhere:
+            found.append(operand.name)
+    return tuple(found)
+
+
+def _flat_coefficients(stage: Stage, strides: tuple[int, ...]) -> dict[str, int]:
+    return {
+        a.name: sum(i.coefficient(a.name) * s for i, s in zip(stage.target_indices, strides, strict=True))
+        for a in stage.axes
+    }
+
+
+def _lanes(size: int, widest: int) -> int:
+    """The widest vector, or the smallest power of two that holds the whole axis."""
+    lanes = 1
+    while lanes < min(size, widest):
+        lanes *= 2
+    return lanes

@@ -1,0 +1,109 @@
+"""`luthier inspect`: the Tasks of a model, and what the compiler makes of them at each level."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from luthier.cli import options
+from luthier.cli.output import only_json, put_json, put_text
+from luthier.shapes import parse_shapes
+
+if TYPE_CHECKING:
+    from luthier.build import BuildOptions
+    from luthier.levels import InspectedTask
+
+
+class PrintLevel(enum.StrEnum):
+    """What --print accepts."""
+
+    GRAPH = "graph"
+    LOOP = "loop"
+    LLVM = "llvm"
+    ASM = "asm"
+
+
+_KERNEL_LEVELS: Mapping[PrintLevel, Literal["loop", "llvm", "asm"]] = {
+    PrintLevel.LOOP: "loop",
+    PrintLevel.LLVM: "llvm",
+    PrintLevel.ASM: "asm",
+}
+
+
+def inspect(
+    model: options.Model,
+    task: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="only this task; its first digits do")
+    ] = None,
+    level: Annotated[PrintLevel | None, typer.Option("--print", help="show the text of a level")] = None,
+    target: options.Target = "native",
+    threads: options.Threads = None,
+    shape: options.Shapes = [],  # noqa: B006  (typer copies it)
+    error_budget: options.ErrorBudget = None,
+    database: options.Database = None,
+    json: options.Json = False,
+) -> None:
+    """List the tasks of a model, and where each schedule would come from; or print one level of the compiler."""
+    with only_json():
+        from compiler.pipeline import load_graph, lower
+        from luthier.build import make_options
+        from luthier.levels import inspect_tasks, select
+
+        chosen = make_options(target, threads, parse_shapes(shape), error_budget, database)
+        graph = load_graph(model, chosen.shapes)
+        tasks = inspect_tasks(lower(graph), chosen)
+        shown = tasks if task is None else [select(tasks, task)]
+        text = _level(level, shown, chosen) if level is not PrintLevel.GRAPH else _graph(graph)
+    if json:
+        put_json(
+            {
+                "model": model.stem,
+                "target": chosen.target.name,
+                "threads": chosen.threads,
+                "tasks": [_task(t) for t in shown],
+                "level": None if level is None else level.value,
+                "text": text,
+            }
+        )
+    else:
+        put_text(text if text is not None else _table(shown))
+
+
+def _task(task: InspectedTask) -> dict[str, Any]:
+    return {
+        "workload": task.workload.digest,
+        "name": task.name,
+        "weight": task.weight,
+        "gflop": task.workload.operations / 1e9,
+        "lookup": task.lookup,
+    }
+
+
+def _table(tasks: list[InspectedTask]) -> str:
+    lines = [f"{'digest':<12}  {'times':>5}  {'GFLOP':>8}  {'lookup':<9}  name"]
+    for task in tasks:
+        gflop = task.workload.operations / 1e9
+        lines.append(
+            f"{task.workload.digest[:12]}  {task.weight:>5}  {gflop:>8.3f}  {task.lookup:<9}  {task.name}"
+        )
+    return "\n".join(lines)
+
+
+def _graph(graph: Any) -> str:
+    from compiler.graph.printer import graph_text
+
+    return graph_text(graph)
+
+
+def _level(level: PrintLevel | None, tasks: list[InspectedTask], chosen: BuildOptions) -> str | None:
+    from luthier.levels import level_text
+
+    match level:
+        case PrintLevel.LOOP | PrintLevel.LLVM | PrintLevel.ASM:
+            texts = [f"; {t.name}\n{level_text(t, _KERNEL_LEVELS[level], chosen).rstrip()}" for t in tasks]
+            return "\n\n".join(texts)
+        case _:
+            return None

@@ -1,0 +1,181 @@
+"""The work of a job: tune every Task of a model, compile it, prove the gain end to end.
+
+    model → Graph → Program → Tasks → TuningSession → untuned and tuned Module → comparison → report and artifact
+
+Whatever runs candidates or compiled models does so in worker processes, never in this one.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from compiler.errors import CompileError
+from compiler.pipeline import compile_program, load_graph, lower
+from compiler.schedule.source import NoSource, ScheduleSource
+from compiler.target import usable_cores
+from compiler.workload.program import Program
+from service.jobs.job import JobSpec
+from service.jobs.report import Comparison, Spent, make_report
+from service.records.log import SqlTuningLog
+from service.records.source import MODEL_ERROR_BUDGET, SqlScheduleSource, task_error_budget
+from tuner.measure import Runner
+from tuner.outcome import Event, SessionResult
+from tuner.session import SessionOptions, TuningSession
+from tuner.task import Task
+from workers.end_to_end import compare_models
+from workers.local import LocalBuilder, LocalRunner
+
+COMPARE_S = 6.0
+COMPARE_TIMEOUT_S = 600.0
+COMPARE_SHARE = 0.1
+"""No more than this share of a job's seconds goes into the final comparison of whole models."""
+
+Progress = Callable[[Event], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A job that succeeded: its report, and the faster of the two models as a `.luthier` artifact."""
+
+    report: dict[str, Any]
+    artifact: bytes
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run of a job needs.
+
+    Attributes:
+        name: of the model, for people.
+        tag: what its trials are marked with.
+        spent: what earlier attempts used of the job's bounds.
+        progress: is told every Event.
+        cancelled: is asked between steps whether to stop.
+    """
+
+    spec: JobSpec
+    model: bytes
+    name: str
+    log: SqlTuningLog
+    tag: str
+    spent: Spent
+    progress: Progress
+    cancelled: Callable[[], bool]
+
+
+def run_work(work: Work) -> Outcome | None:
+    """Do it; None where it was cancelled.
+
+    Raises:
+        LuthierError: the model cannot be compiled, or measuring as a whole broke.
+    """
+    start_s = time.monotonic()
+    phases = _Phases(work.progress)
+    program = phases.run("loading", lambda: lower(load_graph(work.model, work.spec.shapes or None)))
+    tasks = tasks_of(program, work.spec)
+    work.log.put_tasks(tasks)
+    result = phases.run("tuning", lambda: _tune(work, tasks, start_s))
+    if result.cancelled or work.cancelled():
+        return None
+    artifacts = phases.run("compiling", lambda: _compile(work, program))
+    if work.cancelled():
+        return None
+    comparison = phases.run("comparing", lambda: _compare(work.spec, artifacts))
+    seconds = time.monotonic() - start_s
+    report = make_report(work.name, work.spec, result, comparison, phases.seconds, work.spent.plus(seconds))
+    return Outcome(report, artifacts["tuned" if comparison.published else "untuned"])
+
+
+def tasks_of(program: Program, spec: JobSpec) -> list[Task]:
+    """Distinct Tasks of a Program, weighted by how often it runs each."""
+    weights = Counter(subgraph.workload.digest for subgraph in program.subgraphs)
+    first = {subgraph.workload.digest: subgraph for subgraph in reversed(program.subgraphs)}
+    budget = task_error_budget(spec.error_budget)
+    return [
+        Task(first[digest].workload, spec.target, spec.threads, weight, first[digest].name, budget)
+        for digest, weight in weights.items()
+    ]
+
+
+def _tune(work: Work, tasks: list[Task], start_s: float) -> SessionResult:
+    spec = work.spec
+    used_s = work.spent.seconds + time.monotonic() - start_s
+    reserve_s = min(COMPARE_S, COMPARE_SHARE * spec.seconds) if spec.seconds is not None else 0.0
+    options = SessionOptions(
+        trials=None if spec.trials is None else max(0, spec.trials - work.spent.trials),
+        seconds=None if spec.seconds is None else max(0.0, spec.seconds - used_s - reserve_s),
+        seed=spec.seed,
+    )
+    with closing(LocalBuilder(processes=usable_cores())) as builder, closing(_runner(spec.runner)) as runner:
+        return TuningSession(
+            tasks,
+            builder,
+            runner,
+            work.log,
+            options,
+            job=work.tag,
+            progress=work.progress,
+            cancelled=work.cancelled,
+        ).run()
+
+
+def _runner(name: str) -> Runner:
+    if name == "ray":
+        from workers.ray_runner import RayRunner
+
+        return RayRunner()
+    return LocalRunner(platform.node() or "local")
+
+
+def _compile(work: Work, program: Program) -> dict[str, bytes]:
+    sources: Mapping[str, ScheduleSource] = {
+        "untuned": NoSource(),
+        "tuned": SqlScheduleSource(work.log, work.spec.error_budget),
+    }
+    artifacts = {}
+    for name, source in sources.items():
+        with closing(compile_program(program, work.spec.target, work.spec.threads, source)) as module:
+            artifacts[name] = module.to_bytes()
+    return artifacts
+
+
+def _compare(spec: JobSpec, artifacts: Mapping[str, bytes]) -> Comparison:
+    seconds = COMPARE_S if spec.seconds is None else min(COMPARE_S, COMPARE_SHARE * spec.seconds)
+    found = compare_models(
+        artifacts, threads=spec.threads, seed=spec.seed, seconds=seconds, timeout_s=COMPARE_TIMEOUT_S
+    )
+    untuned, tuned = found["untuned"], found["tuned"]
+    budget = MODEL_ERROR_BUDGET if spec.error_budget is None else spec.error_budget
+    if not untuned["samples_s"] or not tuned["samples_s"]:
+        msg = "the compiled models could not be timed; try again, and report it if it happens again"
+        raise CompileError(msg)
+    return Comparison(
+        untuned_s=statistics.median(untuned["samples_s"]),
+        tuned_s=statistics.median(tuned["samples_s"]),
+        error=tuned["max_relative_error"],
+        budget=budget,
+    )
+
+
+class _Phases:
+    """Tells what is going on, and remembers how long each part took."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+
+    def run(self, name: str, work: Callable[[], T]) -> T:
+        self._progress(Event("state", {"state": "running", "phase": name}))
+        start_s = time.monotonic()
+        try:
+            return work()
+        finally:
+            self.seconds[name] = time.monotonic() - start_s

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from compiler.graph.assign_layouts import assign_layouts, wished_layouts
+from compiler.graph.layout import Layout
+from compiler.scalar import Const, apply
+from tests.compiler.workload.graphs import GraphBuilder, bottleneck, load
+
+NHWC = (0, 2, 3, 1)
+
+
+def test_every_activation_of_a_convolutional_network_is_channels_last() -> None:
+    graph = bottleneck()
+    layouts = assign_layouts(graph)
+    types = graph.types()
+    spatial = [v for v in layouts if len(types[v].shape) == 4 and types[v].sizes[2:] != (1, 1)]
+    assert {layouts[v].order for v in spatial if v != "image"} == {NHWC}
+    assert layouts["image"].is_plain
+
+
+def test_outputs_stay_plain_even_where_their_producer_wishes_otherwise() -> None:
+    b = GraphBuilder()
+    y = b.relu(b.conv(b.input("x", 1, 4, 6, 6), 8))
+    graph = b.graph(y)
+    assert assign_layouts(graph)[y].is_plain
+    assert wished_layouts(graph)[y].order == NHWC
+
+
+def test_matrix_products_are_row_major() -> None:
+    b = GraphBuilder()
+    hidden = b.relu(b.matmul(b.input("x", 5, 7), 6))
+    layouts = assign_layouts(b.graph(b.matmul(hidden, 3)))
+    assert layouts[hidden] == Layout.plain(2)
+
+
+def test_batched_matrix_products_with_constant_weights_are_row_major() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 2, 5, 7)
+    for columns in (6, 4):
+        weights = b.constant(b.shapes[x][2], columns)
+        body = apply("mul", load(x, "a0", "a1", "r0"), load(weights, "r0", "a2"))
+        x = b.node((2, 5, columns), body, (b.shapes[x][2],), "sum")
+    assert all(layout.is_plain for layout in assign_layouts(b.graph(x)).values())
+
+
+def test_depthwise_and_grouped_convolutions_keep_channels_last() -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, 3, 8, 8), 8)
+    depthwise = b.conv(first, 8, k=3, pad=1, groups=8)
+    grouped = b.conv(depthwise, 8, groups=2)
+    layouts = assign_layouts(b.graph(b.mean(grouped)))
+    assert {layouts[v].order for v in (first, depthwise, grouped)} == {NHWC}
+
+
+def test_a_window_alone_prefers_the_axis_that_it_does_not_slide_over() -> None:
+    b = GraphBuilder()
+    scaled = b.relu(b.input("x", 1, 8, 6, 6))
+    pooled = b.pool(scaled, 3, 1, 1)
+    layouts = assign_layouts(b.graph(b.mean(pooled)))
+    assert layouts[scaled].order == NHWC
+    assert layouts[pooled].order == NHWC
+
+
+def test_a_value_without_votes_is_plain() -> None:
+    b = GraphBuilder()
+    y = b.relu(b.input("x", 2, 3, 4, 5))
+    assert assign_layouts(b.graph(b.relu(y)))[y].is_plain
+
+
+def test_an_order_that_moves_only_unit_dimensions_is_plain() -> None:
+    b = GraphBuilder()
+    squeezed = b.conv(b.mean(b.conv(b.input("x", 1, 3, 8, 8), 16)), 4)
+    assert assign_layouts(b.graph(b.relu(squeezed)))[squeezed].is_plain
+
+
+def test_reduced_rows_of_a_normalisation_ask_for_nothing() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 2, 5, 7))
+    total = b.node((2, 5, 1), load(x, "a0", "a1", "r0"), (7,), "sum")
+    centred = b.node((2, 5, 7), apply("sub", b.at(x), load(total, "a0", "a1", 0)))
+    assert all(layout.is_plain for layout in assign_layouts(b.graph(centred)).values())
+
+
+def test_the_halo_is_what_the_convolution_reaches() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 1, 4, 9, 9))
+    y = b.conv(x, 4, k=3, stride=2, pad=1)
+    halo = assign_layouts(b.graph(y))[x]
+    assert (halo.before, halo.after) == ((0, 0, 1, 1), (0, 0, 1, 1))
+    even = GraphBuilder()
+    x = even.relu(even.input("x", 1, 4, 8, 8))
+    halo = assign_layouts(even.graph(even.conv(x, 4, k=3, stride=2, pad=1)))[x]
+    assert (halo.before, halo.after) == ((0, 0, 1, 1), (0, 0, 0, 0))
+
+
+def test_the_halo_covers_all_zero_padded_reductions_of_a_value() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 1, 4, 8, 8))
+    outs = [b.conv(x, 4, k=3, pad=1), b.conv(x, 4, k=5, pad=2), b.pool(x, 3, 1, 1, "sum")]
+    assert assign_layouts(b.graph(*outs))[x].before == (0, 0, 2, 2)
+
+
+def test_pooling_alone_asks_for_no_halo() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 1, 4, 8, 8))
+    outs = (b.pool(x, 3, 1, 1, "sum"), b.pool(x, 3, 1, 1, "max"))
+    assert not assign_layouts(b.graph(*outs))[x].has_halo
+
+
+def test_a_constant_convolution_input_does_not_vote() -> None:
+    b = GraphBuilder()
+    k = b.constant(1, 4, 8, 8)
+    y = b.node((1, 4, 8, 8), apply("mul", b.at(k), Const(2.0)))
+    assert k not in assign_layouts(b.graph(y))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from compiler.graph.assign_layouts import assign_layouts
+from compiler.graph.insert_copies import InsertCopies
+from compiler.graph.ir import ComputeKind
+from tests.compiler.workload.graphs import GraphBuilder
+
+
+def test_a_padded_convolution_of_an_input_reads_a_copy_with_halo() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 1, 3, 8, 8)
+    y = b.mean(b.add(b.conv(x, 3, k=3, pad=1), x))
+    graph = InsertCopies().run(b.graph(y))
+    copy, conv, add = graph.nodes[:3]
+    assert (copy.output, copy.compute.kind) == ("x@stored", ComputeKind.MOVEMENT)
+    assert conv.compute.reads[0] == "x@stored"
+    assert "x" in add.compute.reads
+    layout = assign_layouts(graph)["x@stored"]
+    assert layout.order == (0, 2, 3, 1)
+    assert layout.before == (0, 0, 1, 1)
+
+
+def test_an_unpadded_convolution_reads_the_input_itself() -> None:
+    b = GraphBuilder()
+    graph = b.graph(b.mean(b.conv(b.input("x", 1, 3, 8, 8), 4, k=3)))
+    assert InsertCopies().run(graph) is graph
+
+
+def test_an_output_in_another_layout_is_copied_last_and_keeps_its_name() -> None:
+    b = GraphBuilder()
+    y = b.conv(b.input("x", 1, 3, 8, 8), 4, k=3)
+    z = b.conv(y, 4)
+    graph = InsertCopies().run(b.graph(y, b.mean(z)))
+    assert graph.nodes[-1].output == y
+    assert graph.nodes[-1].compute.reads == (f"{y}@stored",)
+    assert graph.producers()[z].compute.reads[0] == f"{y}@stored"
+
+
+def test_an_output_with_a_padded_reader_is_stored_with_halo_and_copied() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 1, 3, 8, 8))
+    graph = InsertCopies().run(b.graph(x, b.mean(b.conv(x, 4, k=3, pad=1))))
+    layouts = assign_layouts(graph)
+    assert layouts[f"{x}@stored"].has_halo
+    assert layouts[x].is_plain
+
+
+def test_a_constant_output_becomes_a_copy() -> None:
+    b = GraphBuilder()
+    b.input("x", 2)
+    k = b.constant(2, 3)
+    graph = InsertCopies().run(b.graph(k))
+    assert [node.output for node in graph.nodes] == [k]
+    assert list(graph.constants) == [f"{k}@stored"]
+
+
+def test_new_names_avoid_those_taken() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 1, 3, 8, 8)
+    b.input("x@stored", 1)
+    graph = InsertCopies().run(b.graph(b.mean(b.conv(x, 3, k=3, pad=1))))
+    assert graph.nodes[0].output == "x@stored.1"

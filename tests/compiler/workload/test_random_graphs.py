@@ -1,0 +1,69 @@
+"""Partitioning keeps the values of any small convolutional graph, whatever is read twice, padded or given out."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.graph.evaluate import evaluate_graph
+from compiler.graph.ir import Graph
+from compiler.workload.partition import partition
+from compiler.workload.verify import verify_program
+from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, random_inputs
+
+SMALL = st.integers(0, 1)
+
+
+def _convolution(draw: st.DrawFn, b: GraphBuilder, x: str) -> str:
+    channels = b.shapes[x][1]
+    groups = draw(st.sampled_from([1, 1, channels, 2 if channels % 2 == 0 else 1]))
+    k = draw(st.sampled_from([1, 3] if min(b.shapes[x][2:]) >= 3 else [1]))
+    wide = groups * draw(st.integers(1, 2))
+    return b.conv(x, wide, k, stride=1 + draw(SMALL), pad=draw(SMALL) if k > 1 else 0, groups=groups)
+
+
+def _pooling(draw: st.DrawFn, b: GraphBuilder, x: str) -> str:
+    return b.pool(x, 2, 1 + draw(SMALL), draw(SMALL), draw(st.sampled_from(["max", "sum"])))
+
+
+def _addition(draw: st.DrawFn, b: GraphBuilder, x: str) -> str:
+    return b.add(x, draw(st.sampled_from([v for v, shape in b.shapes.items() if shape == b.shapes[x]])))
+
+
+def _transposition(draw: st.DrawFn, b: GraphBuilder, x: str) -> str:
+    return b.transpose(x, *draw(st.sampled_from([(0, 1, 3, 2), (0, 2, 3, 1), (1, 0, 2, 3)])))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    b = GraphBuilder()
+    b.input("x", 1 + draw(SMALL), draw(st.integers(1, 4)), draw(st.integers(2, 6)), draw(st.integers(2, 6)))
+    steps = {
+        "conv": _convolution,
+        "pool": _pooling,
+        "add": _addition,
+        "transpose": _transposition,
+        "relu": lambda _, b, x: b.relu(x),
+        "bias": lambda _, b, x: b.bias(x),
+        "mean": lambda _, b, x: b.mean(x),
+    }
+    kinds = ["conv", "conv", "conv", "relu", "relu", "add", "add", "bias", "pool", "transpose", "mean"]
+    for _ in range(draw(st.integers(1, 9))):
+        values = [v for v, shape in b.shapes.items() if v not in b.constants and min(shape[2:]) >= 1]
+        recent = values[-1] if draw(st.integers(0, 2)) else draw(st.sampled_from(values))
+        kind = draw(st.sampled_from(kinds if min(b.shapes[recent][2:]) >= 2 else ["conv", "relu", "add"]))
+        steps[kind](draw, b, recent)
+    computed = [node.output for node in b.nodes]
+    return b.graph(*dict.fromkeys([computed[-1], draw(st.sampled_from(computed))]))
+
+
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_a_program_computes_what_its_graph_computes(graph: Graph) -> None:
+    program = partition(graph)
+    verify_program(program)
+    inputs = random_inputs(graph)
+    actual = evaluate_program(program, inputs)
+    for name, value in evaluate_graph(graph, inputs).items():
+        np.testing.assert_allclose(actual[name], value, rtol=1e-9, atol=1e-9)

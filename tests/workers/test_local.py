@@ -1,0 +1,144 @@
+"""Real candidates, from Schedule to time, in child processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from compiler.dtype import DType
+from compiler.errors import MeasureError
+from compiler.index import Index
+from compiler.scalar import Const, Load, apply
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Split
+from compiler.space.rules import build_space
+from compiler.symbol import axis
+from compiler.target import native_target
+from compiler.workload.ir import Operand, Stage, Workload
+from tests.faults import planted
+from tests.workers.children import children
+from tuner.candidate import Candidate
+from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureOptions
+from tuner.task import Task
+from workers.local import LocalBuilder, LocalRunner
+
+OPTIONS = MeasureOptions(samples=3, min_sample_ms=0.2, timeout_s=5.0, memory_bytes=512 << 20)
+
+
+def matrix_product() -> Task:
+    """c = max(a @ w + bias, 0), with a constant w that schedules pack; nothing divides anything."""
+    rows, columns, inner = 37, 45, 19
+    i, j, k = (Index.of(name) for name in "ijk")
+    product = apply("mul", Load("a", (i, k)), Load("w", (k, j)))
+    biased = apply("max", apply("add", Load("t", (i, j)), Load("b", (j,))), Const(0.0))
+    axes = (axis("i", rows), axis("j", columns))
+
+    def operand(name: str, *sizes: int, constant: bool = False) -> Operand:
+        return Operand(name, tuple(Index.of(s) for s in sizes), DType.F32, constant)
+
+    workload = Workload(
+        operands=(
+            operand("a", rows, inner),
+            operand("w", inner, columns, constant=True),
+            operand("b", columns, constant=True),
+        ),
+        temporaries=(operand("t", rows, columns),),
+        outputs=(operand("c", rows, columns),),
+        stages=(
+            Stage("anchor", axes, (axis("k", inner),), "sum", product, "t", (i, j)),
+            Stage("epilogue", axes, (), None, biased, "c", (i, j)),
+        ),
+    )
+    return Task(workload, native_target(), 2, 1, "matrix product")
+
+
+def default_candidate(task: Task) -> MeasureInput:
+    space = build_space(task.workload, task.target, task.threads)
+    return MeasureInput(task, Candidate(space.schedule(space.default), space.default))
+
+
+def illegal_candidate(task: Task) -> MeasureInput:
+    return MeasureInput(task, Candidate(Schedule((Split("no stage", "i", 4),))))
+
+
+@pytest.fixture
+def builder() -> Iterator[LocalBuilder]:
+    builder = LocalBuilder(2, OPTIONS)
+    yield builder
+    builder.close()
+
+
+@pytest.fixture
+def runner() -> Iterator[LocalRunner]:
+    runner = LocalRunner("bench-1", OPTIONS)
+    yield runner
+    runner.close()
+
+
+def test_candidates_are_built_verified_and_timed(builder: LocalBuilder, runner: LocalRunner) -> None:
+    task = matrix_product()
+    good = default_candidate(task)
+    first, bad, last = builder.build([good, illegal_candidate(task), good])
+
+    assert isinstance(bad, MeasureFailed)
+    assert bad.kind is FailureKind.BUILD
+    assert isinstance(first, Built)
+    assert isinstance(last, Built)
+    assert first.kernel == last.kernel
+    results = runner.run(task, [first, last])
+    for result in results:
+        assert isinstance(result, Measured), result
+        assert len(result.samples_s) == OPTIONS.samples
+        assert 0 < result.error <= task.error_budget
+        assert result.build_s > 0
+    assert runner.device == "bench-1"
+    assert runner.sandbox.startswith("rlimits")
+
+
+def test_code_of_another_subgraph_is_wrong_or_fails(builder: LocalBuilder, runner: LocalRunner) -> None:
+    task = matrix_product()
+    (built,) = builder.build([default_candidate(task)])
+    assert isinstance(built, Built)
+    (result,) = runner.run(planted.task(), [built])
+    assert isinstance(result, MeasureFailed)
+    assert result.kind is FailureKind.BUILD
+
+
+def test_a_build_that_takes_too_long_is_a_build_failure_of_its_own() -> None:
+    task = matrix_product()
+    builder = LocalBuilder(1, replace(OPTIONS, build_timeout_s=0.0001))
+    results = builder.build([default_candidate(task)] * 2)
+    builder.close()
+    assert [r.kind for r in results if isinstance(r, MeasureFailed)] == [FailureKind.BUILD] * 2
+
+
+@pytest.mark.faults
+def test_killed_build_processes_are_replaced(builder: LocalBuilder) -> None:
+    before = children()
+    task = matrix_product()
+    assert all(isinstance(b, Built) for b in builder.build([default_candidate(task)] * 2))
+    for pid in children() - before:
+        os.kill(pid, signal.SIGKILL)
+
+    lost = builder.build([default_candidate(task)] * 2)
+    after = builder.build([default_candidate(task)] * 2)
+
+    assert all(isinstance(b, Built) or b.kind is FailureKind.BUILD for b in lost)
+    assert all(isinstance(b, Built) for b in after)
+
+
+def test_a_machine_of_another_kind_is_an_error(runner: LocalRunner) -> None:
+    foreign = replace(planted.task(), target=replace(native_target(), name="other", triple="riscv64-linux"))
+    with pytest.raises(MeasureError, match="cannot run code for other"):
+        runner.run(foreign, [planted.planted()])
+
+
+def test_nothing_to_do_is_nothing_done(builder: LocalBuilder, runner: LocalRunner) -> None:
+    before = children()
+    assert builder.build([]) == []
+    assert runner.run(planted.task(), []) == []
+    assert children() == before

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from workers.memory import ALIGNMENT, GuardedBuffer
+
+PAGE = 4096
+
+
+@pytest.mark.parametrize("size", [0, 4, 400, 4096, 4100, 1 << 20])
+def test_data_ends_where_the_guard_begins(size: int) -> None:
+    buffer = GuardedBuffer(size)
+    assert (buffer.address + size) % PAGE == 0
+    assert buffer.data.size == size
+    buffer.data[:] = 7
+    assert buffer.intact
+    buffer.close()
+    buffer.close()
+
+
+@pytest.mark.parametrize("size", [4, 400, 4096, 4100])
+def test_aligned_data_starts_as_the_runtime_places_it(size: int) -> None:
+    buffer = GuardedBuffer(size, aligned=True)
+    assert buffer.address % ALIGNMENT == 0
+    assert (buffer.address + -(-size // ALIGNMENT) * ALIGNMENT) % PAGE == 0
+    buffer.data[:] = 7
+    assert buffer.intact
+    buffer.close()
+
+
+def test_a_changed_redzone_is_seen() -> None:
+    buffer = GuardedBuffer(400)
+    buffer._whole[buffer._start - 1] = 0
+    assert not buffer.intact
+    buffer.close()
+
+
+def test_no_room_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        GuardedBuffer(1 << 60)

@@ -1,0 +1,60 @@
+"""The final comparison: which schedule is served, decided by evidence and not by noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tuner.candidate import Candidate
+from tuner.measure import Measured
+
+ROUNDS = 3
+"""How often each finalist is timed, in turn."""
+FINALISTS = 3
+BAND = 1.1
+"""A candidate whose trial took this many times the best one's is no finalist."""
+TIE = 0.02
+"""Medians closer than this are equal, whatever the samples say."""
+
+Timed = tuple[Candidate, Measured]
+
+
+def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidate | None) -> list[Candidate]:
+    """Who is compared: the default, the incumbent, and the best trials. One alone needs no comparison."""
+    ranking = sorted(measured, key=lambda timed: (timed[1].median_s, timed[0].digest))
+    if not ranking:
+        return [] if incumbent is None else _distinct([default, incumbent])
+    limit_s = ranking[0][1].median_s * BAND
+    best = [candidate for candidate, m in ranking[:FINALISTS] if m.median_s <= limit_s]
+    if best[0].digest == default.digest and (incumbent is None or incumbent.digest == default.digest):
+        return [default]
+    return _distinct([default, *([incumbent] if incumbent is not None else []), *best])
+
+
+def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
+    """The winner: the fastest, or of those that tie with it the default, else the one of fewest steps."""
+    fastest = min(timed, key=lambda entry: (entry[1].median_s, entry[0].digest))
+    tied = [entry for entry in timed if _ties(fastest[1], entry[1])]
+
+    def order(entry: Timed) -> tuple[bool, int, str]:
+        candidate = entry[0]
+        return candidate.digest != default.digest, len(candidate.schedule.steps), candidate.digest
+
+    return min(tied, key=order)
+
+
+def _ties(fastest: Measured, other: Measured) -> bool:
+    """Whether the difference of the medians is below TIE, or within their combined 95 % margins."""
+    difference_s = other.median_s - fastest.median_s
+    margin_s = math.hypot(_margin_s(fastest), _margin_s(other))
+    return difference_s <= max(margin_s, TIE * fastest.median_s)
+
+
+def _margin_s(measured: Measured) -> float:
+    """Half the 95 % confidence interval of a median: the notch of a box plot, 1.57 times the middle half / sqrt(n)."""
+    low, high = measured.interval_s
+    return 1.57 * (high - low) / math.sqrt(len(measured.samples_s))
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return list({candidate.digest: candidate for candidate in candidates}.values())

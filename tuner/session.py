@@ -1,0 +1,258 @@
+"""TuningSession: tunes Tasks within a budget, one durable batch of trials after the other.
+
+    load the log → [choose a Task → propose → build → measure → store → learn]* → compare the finalists → record
+
+Everything but the times is deterministic: the same Tasks, log, options and results give the same proposals. A crash
+at any moment loses at most the batch that was being measured; the next session goes on from the log.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from compiler.errors import MeasureError
+from compiler.space.space import SearchSpace
+from tuner.candidate import Candidate
+from tuner.cost_model.learner import Learner
+from tuner.cost_model.protocol import CostModel
+from tuner.database import TuningLog
+from tuner.deadline import Deadline
+from tuner.finals import ROUNDS, Timed, settle
+from tuner.loading import KNOWN_LIMIT, default_space, load_run, task_share
+from tuner.measure import Builder, Measured, Runner
+from tuner.options import SessionOptions, check_tasks
+from tuner.outcome import Event, SessionResult, TaskResult
+from tuner.phases import PhaseClock
+from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
+from tuner.search.strategies import RANKED
+from tuner.task import Task
+from tuner.task_run import TaskRun
+from tuner.task_scheduler.gradient import GradientScheduler
+from tuner.workbench import Workbench
+
+__all__ = ["Event", "SessionOptions", "SessionResult", "TaskResult", "TuningSession"]
+
+
+class TuningSession:
+    """One run of the tuner over some Tasks. Not reusable; `progress` is called from the thread that runs it."""
+
+    def __init__(  # noqa: PLR0913  (the collaborators, each of them replaceable)
+        self,
+        tasks: Sequence[Task],
+        builder: Builder,
+        runner: Runner,
+        log: TuningLog,
+        options: SessionOptions,
+        *,
+        spaces: Callable[[Task], SearchSpace] = default_space,
+        job: str | None = None,
+        progress: Callable[[Event], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        cost_model: CostModel | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; nothing is read or measured before `run`. Raises InputError on options that make no sense.
+
+        Args:
+            tasks: with distinct keys.
+            builder: makes code of candidates; closing it stays with the caller, as with the runner.
+            runner: verifies and times them.
+            log: where trials and records go.
+            options: budgets and choices.
+            spaces: the SearchSpace of a Task.
+            job: under which name trials are logged.
+            progress: is told every Event.
+            cancelled: is asked between batches whether to stop.
+            cost_model: ranks candidates; by default XGBoost on the features of the loops.
+            now_s: a clock that never goes back.
+        """
+        options.check()
+        check_tasks(tasks)
+        self._tasks = tuple(tasks)
+        self._log = log
+        self._options = options
+        self._spaces = spaces
+        self._job = job
+        self._progress = progress or (lambda event: None)
+        self._cancelled = cancelled or (lambda: False)
+        self._clock = PhaseClock(now_s)
+        self._deadline = Deadline(options.seconds)
+        self._bench = Workbench(builder, runner, self._clock)
+        model = cost_model or _default_model(options) if options.strategy in RANKED else None
+        self._learner = Learner(model, self._clock)
+        self._scheduler = GradientScheduler(
+            [task_share(task) for task in tasks], options.trials, options.batch_size, options.patience
+        )
+        self._runs: list[TaskRun] = []
+
+    def run(self) -> SessionResult:
+        """Tune until the budget, the patience or the caller ends it.
+
+        Raises:
+            MeasureError: the Device failed twice in a row; what was measured before is in the log.
+            DatabaseError: the log cannot be read or written.
+        """
+        self._state("running")
+        try:
+            self._load()
+            while not self._cancelled() and (batch := self._next_batch()) is not None:
+                self._measure(*batch)
+            self._state("finishing")
+            self._finish()
+        except MeasureError as error:
+            self._state("failed", error=str(error))
+            raise
+        cancelled = self._cancelled()
+        self._state("cancelled" if cancelled else "succeeded")
+        return self._result(cancelled=cancelled)
+
+    def _load(self) -> None:
+        """Start every Task from what the log knows; those of which it knows enough get no trials."""
+        with self._clock.phase("store"):
+            records = self._log.records([task.key for task in self._tasks])
+            trials = [self._log.trials(task.key, KNOWN_LIMIT) for task in self._tasks]
+        for place, (task, known) in enumerate(zip(self._tasks, trials, strict=True)):
+            with self._clock.phase("search"):
+                record, scorer = records.get(task.key), self._learner.scorer(task)
+                run = load_run(task, self._spaces(task), record, known, self._options, scorer)
+            self._runs.append(run)
+            self._learner.observe(task, run.known)
+            self._replay(place)
+        self._learner.train_if_due()
+
+    def _replay(self, place: int) -> None:
+        """Show the scheduler the log's trials in batches, and leave out a Task of which enough is known."""
+        run, size, best_s = self._runs[place], self._options.batch_size, math.inf
+        for start in range(0, len(run.known), size):
+            batch = run.known[start : start + size]
+            best_s = min([best_s, *(r.median_s for _, r in batch if isinstance(r, Measured))])
+            self._scheduler.observe(place, len(batch), None if best_s == math.inf else best_s, known=True)
+        enough = self._scheduler.is_done(place) or len(run.known) >= self._options.enough_trials(
+            len(self._tasks)
+        )
+        if enough and run.record is not None and run.record.codegen_epoch == CODEGEN_EPOCH:
+            run.cached = True
+            self._scheduler.finish(place)
+            self._emit(run.task_event())
+
+    def _next_batch(self) -> tuple[TaskRun, list[Candidate]] | None:
+        """The next Task and its candidates; None when trials, time or Tasks are used up."""
+        while (affordable := self._affordable_trials()) >= 1 and (
+            choice := self._scheduler.next()
+        ) is not None:
+            place, size = choice
+            run = self._runs[place]
+            with self._clock.phase("search"):
+                candidates = run.strategy.propose(int(min(size, affordable)))
+            if candidates:
+                return run, candidates
+            self._scheduler.finish(place)
+            self._compare(run)
+        return None
+
+    def _affordable_trials(self) -> float:
+        pending = sum(run.needs_final for run in self._runs)
+        return self._deadline.affordable_trials(self._clock.elapsed_s, self._trials, pending)
+
+    def _measure(self, run: TaskRun, candidates: Sequence[Candidate]) -> None:
+        """Measure a batch, make it durable, learn from it."""
+        results = self._bench.measure(run.task, candidates)
+        batch = list(zip(candidates, results, strict=True))
+        device, seed = self._bench.device, self._options.measure.seed
+        with self._clock.phase("store"):
+            trials = [Trial(run.task.key, c.schedule, r, device, seed) for c, r in batch]
+            self._log.append_trials(trials, self._job)
+        for event in run.observe(batch, self._clock.elapsed_s):
+            self._emit(event)
+        self._learner.observe(run.task, batch)
+        self._learner.train_if_due()
+        place = self._runs.index(run)
+        self._scheduler.observe(place, len(batch), run.best_s)
+        leader = run.leader()
+        if leader is not None and run.improved:
+            self._keep(run, leader, run.untuned_s, {"stage": "provisional"})
+        if self._scheduler.is_done(place):
+            self._compare(run)
+
+    def _finish(self) -> None:
+        """Hold the final comparisons that are still due, the heaviest Tasks first."""
+        due = [run for run in self._runs if run.needs_final]
+        for run in sorted(due, key=lambda run: -run.task.weight * (run.best_s or 0.0)):
+            if self._cancelled():
+                return
+            self._compare(run)
+
+    def _compare(self, run: TaskRun) -> None:
+        """Hold a Task's final comparison and keep the winner's record; nothing where it would end too late."""
+        start_s = self._clock.elapsed_s
+        if not run.needs_final or not self._deadline.allows_comparison(start_s):
+            return
+        finalists = run.finalists()
+        alone = run.trial_of(finalists[0]) if len(finalists) == 1 else None
+        results = [alone] if alone is not None else self._bench.measure(run.task, finalists, ROUNDS)
+        timed = [(c, r) for c, r in zip(finalists, results, strict=True) if isinstance(r, Measured)]
+        self._deadline.compared(self._clock.elapsed_s - start_s)
+        if not timed:
+            return
+        run.settled = True
+        untuned_s = next((m.median_s for c, m in timed if c.digest == run.default.digest), None)
+        provenance = {"stage": "final", "compared": [candidate.digest for candidate in finalists]}
+        self._keep(run, settle(timed, run.default), untuned_s, provenance)
+        self._emit(run.task_event())
+
+    def _keep(self, run: TaskRun, winner: Timed, untuned_s: float | None, provenance: dict[str, Any]) -> None:
+        """Put a record; where the log keeps another one, that is the Task's from now on."""
+        candidate, measured = winner
+        record = TuningRecord(
+            key=run.task.key,
+            schedule=candidate.schedule,
+            measured=measured,
+            device=self._bench.device,
+            seed=self._options.measure.seed,
+            untuned_s=untuned_s or 0.0,
+            provenance={**provenance, "job": self._job, "search_seed": self._options.seed},
+        )
+        with self._clock.phase("store"):
+            if self._log.put_records([record]):
+                run.record = record
+                run.replaced = True
+            else:
+                run.record = self._log.records([run.task.key]).get(run.task.key, run.record)
+
+    @property
+    def _trials(self) -> int:
+        return sum(run.trials for run in self._runs)
+
+    def _emit(self, event: Event) -> None:
+        self._progress(event)
+
+    def _state(self, state: str, **more: str) -> None:
+        data = {
+            "state": state,
+            "trials": self._trials,
+            "seconds": self._clock.elapsed_s,
+            "tasks": len(self._tasks),
+        }
+        self._progress(Event("state", {**data, **more}))
+
+    def _result(self, *, cancelled: bool) -> SessionResult:
+        return SessionResult(
+            tasks=tuple(run.result() for run in self._runs),
+            phase_seconds=self._clock.seconds(),
+            records_added=sum(run.replaced for run in self._runs),
+            trials=self._trials,
+            failed_trials=sum(run.failed for run in self._runs),
+            cost_model=self._learner.report(),
+            cancelled=cancelled,
+        )
+
+
+def _default_model(options: SessionOptions) -> CostModel:
+    # XGBoost takes a while to import, and sessions without a ranking strategy do not need it.
+    from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+    from tuner.cost_model.xgboost_model import XGBoostModel, XGBoostOptions
+
+    return XGBoostModel(NestFeatures(), FEATURE_NAMES, XGBoostOptions(seed=options.seed))

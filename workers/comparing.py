@@ -1,0 +1,105 @@
+"""Comparing whole models, inside the child: they run in alternation on the same inputs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import InputError, LuthierError
+from compiler.grid import Array
+from compiler.runtime.module import Module, load_module
+from workers import sandbox
+from workers.frames import Frame
+
+MIN_ROUNDS = 3
+MIN_SAMPLE_S = 0.02
+
+Outputs = Mapping[str, Array]
+
+
+def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
+    """Answer one comparison: samples and error by name, or `failed` and why."""
+    header = request.header
+    reply(Frame(sandbox.enter(header["limits"])))
+    try:
+        with ExitStack() as stack:
+            modules = [stack.enter_context(closing(load_module(blob))) for blob in request.blobs]
+            _check_alike(modules, int(header["threads"]))
+            answer = _compare(header["names"], modules, int(header["seed"]), float(header["seconds"]))
+    except LuthierError as error:
+        reply(Frame({"failed": str(error)}))
+    else:
+        reply(Frame(answer))
+
+
+def relative_error(outputs: Outputs, expected: Outputs) -> float:
+    """Largest difference of any output relative to its largest value; infinite where only one of them is finite."""
+    return max((_relative_error(outputs[name], expected[name]) for name in expected), default=0.0)
+
+
+def _relative_error(array: Array, wanted: Array) -> float:
+    values, reference = np.asarray(array, np.float64), np.asarray(wanted, np.float64)
+    finite = np.isfinite(reference)
+    same = np.array_equal(values[~finite], reference[~finite], equal_nan=True)
+    if not same or not np.isfinite(values[finite]).all():
+        return math.inf
+    scale = float(np.abs(reference[finite]).max(initial=0.0)) or 1.0
+    return float(np.abs(values[finite] - reference[finite]).max(initial=0.0)) / scale
+
+
+def _check_alike(modules: Sequence[Module], threads: int) -> None:
+    for module in modules:
+        if module.threads != threads:
+            msg = (
+                f"an artifact is for {module.threads} threads, not {threads}; compile all for the same number"
+            )
+            raise InputError(msg)
+        if (module.inputs, module.outputs) != (modules[0].inputs, modules[0].outputs):
+            msg = "the artifacts are of different models; compare those of one model"
+            raise InputError(msg)
+
+
+def _compare(names: Sequence[str], modules: Sequence[Module], seed: int, seconds: float) -> dict[str, Any]:
+    """The last module is the reference when there is one more of them than names, else the first."""
+    inputs = _inputs(modules[0], seed)
+    outputs = [module.run(inputs) for module in modules]
+    expected = outputs[-1 if len(modules) > len(names) else 0]
+    named = dict(zip(names, modules, strict=False))
+    samples = _alternate(named, inputs, seconds)
+    errors = {name: relative_error(got, expected) for name, got in zip(names, outputs, strict=False)}
+    return {"samples_s": samples, "max_relative_error": errors}
+
+
+def _inputs(module: Module, seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    return {
+        spec.name: rng.standard_normal(spec.shape).astype(spec.dtype.numpy)
+        if spec.dtype.is_float
+        else rng.integers(0, 2, spec.shape).astype(spec.dtype.numpy)
+        for spec in module.inputs
+    }
+
+
+def _alternate(
+    modules: Mapping[str, Module], inputs: Mapping[str, Array], seconds: float
+) -> dict[str, list[float]]:
+    """Samples in seconds per run, one of each module a round, every other round in reverse order."""
+    once = {name: module.time_s(inputs, 1) for name, module in modules.items()}
+    runs = {name: max(1, math.ceil(MIN_SAMPLE_S / max(s, 1e-9))) for name, s in once.items()}
+    samples: dict[str, list[float]] = {name: [] for name in modules}
+    for order in _rounds(list(modules), seconds):
+        for name in order:
+            samples[name].append(modules[name].time_s(inputs, runs[name]))
+    return samples
+
+
+def _rounds(names: list[str], seconds: float) -> Iterator[list[str]]:
+    start, done = time.perf_counter(), 0
+    while done < MIN_ROUNDS or time.perf_counter() - start < seconds:
+        yield names if done % 2 == 0 else names[::-1]
+        done += 1
