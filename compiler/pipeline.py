@@ -14,14 +14,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import onnx
+from typing import TYPE_CHECKING
 
 from compiler import debug
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_assembly, emit_object
 from compiler.codegen.nest import emit_nest
-from compiler.frontend.importer import import_model
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
@@ -41,11 +39,17 @@ from compiler.workload.ir import Workload
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
 
+if TYPE_CHECKING:
+    import onnx
+
 
 def load_graph(
     model: str | Path | bytes | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Graph:
     """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError."""
+    # Workers build kernels with this module and need no ONNX: loading it would double their start-up time.
+    from compiler.frontend.importer import import_model
+
     return import_model(model, shapes)
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         TargetError,
         UnsupportedOperator,
     )
-    from compiler.runtime.module import Module, TensorSpec
+    from compiler.runtime.image import TensorSpec
+    from compiler.runtime.module import Module
     from luthier.api import compile, load, tune
     from luthier.client import Client, Job
     from luthier.report.report import TuningReport
@@ -63,7 +64,8 @@ _ERRORS = (
 _HOMES = {
     **dict.fromkeys(("tune", "compile", "load"), "luthier.api"),
     **dict.fromkeys(("Client", "Job"), "luthier.client"),
-    **dict.fromkeys(("Module", "TensorSpec"), "compiler.runtime.module"),
+    "Module": "compiler.runtime.module",
+    "TensorSpec": "compiler.runtime.image",
     "TuningReport": "luthier.report.report",
     **dict.fromkeys(_ERRORS.split(), "compiler.errors"),
 }

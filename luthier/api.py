@@ -45,7 +45,7 @@ def tune(  # noqa: PLR0913  (the contract)
         error_budget: largest error of the outputs relative to the largest output; None for 1e-4.
         database: SQLAlchemy URL of the tuning log; None for LUTHIER_DATABASE_URL, else SQLite in your data folder.
         seed: of the search.
-        progress: called with each event of the job as (type, data).
+        progress: called with each event of the job, which has a `type` and `data`.
 
     Raises:
         ModelError: the model cannot be read, is not valid or has an operator without a lowering.

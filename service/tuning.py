@@ -15,6 +15,7 @@ from service.jobs.job import JobSpec
 from service.jobs.ledger import ClaimLost, JobLedger
 from service.jobs.recorder import Stop
 from service.jobs.run import run_claim
+from service.jobs.tune import load_program
 from service.models.repository import ModelRepository
 from tuner.outcome import Event
 
@@ -92,16 +93,15 @@ def tune_model(
         DatabaseError: the tuning log cannot be read or written.
     """
     spec = request.spec()
+    program = load_program(request.model, spec)  # before anything is written: a bad model leaves no trace
     _store_model(request, spec, database)
-    ledger = JobLedger(database)
-    ledger.submit(spec)
-    claim = ledger.claim_or_refuse(spec.id)
+    claim = JobLedger(database).start(spec)
 
     def interrupted() -> Stop | None:
         return Stop.CANCEL if cancelled is not None and cancelled() else None
 
     try:
-        job = run_claim(database, claim, progress=progress, interrupted=interrupted)
+        job = run_claim(database, claim, program=program, progress=progress, interrupted=interrupted)
     except ClaimLost as error:
         raise ServiceError(str(error)) from error
     if job.report is None:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("luthier", "service", "workers", "tuner", "compiler", "migrations")
 MAX_LINES = 400
-READS_ENVIRONMENT = {"compiler/debug.py", "service/settings.py"}
+READS_ENVIRONMENT = {"compiler/debug.py", "service/settings.py", "workers/settings.py"}
 COMMITS = {"service/db/session.py"}
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}
 

@@ -81,6 +81,8 @@ class Child:
 
     def send(self, frame: Frame, timeout_s: float) -> None:
         """Write a frame; a child that ends meanwhile, or does not read, shows in the next `receive`."""
+        if self._failure is not None:
+            return
         deadline = time.monotonic() + timeout_s
         try:
             for piece in frames.encode(frame):

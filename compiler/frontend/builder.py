@@ -91,6 +91,9 @@ class GraphBuilder:
             if output in self.inputs:
                 msg = f"output {output!r} of the model is one of its inputs; put an Identity node in between"
                 raise ModelError(msg)
+            if self.resolve(output) not in self.shapes:
+                msg = f"output {output!r} of the model is optional and not computed; export the model without it"
+                raise ModelError(msg)
             if output not in produced:
                 self._copy(output, self.resolve(output))
         read = {value for node in self.nodes for value in node.compute.reads}
@@ -99,7 +102,9 @@ class GraphBuilder:
 
     def _copy(self, output: str, value: str) -> None:
         if self.dtype(value) != np.float32:
-            msg = f"output {output!r} of the model has type {self.dtype(value)}; only float32 is supported yet"
+            msg = (
+                f"output {output!r} of the model has type {self.dtype(value)}; only float32 is supported yet"
+            )
             raise ModelError(msg)
         if output in self.constants:
             array = self.constants.pop(output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -44,13 +44,17 @@ class OperatorCall:
     def value(self, position: int) -> str:
         """The value at an input; raises ModelError where it is missing."""
         if not self.has(position):
-            raise self.invalid(f"has no input {position}")
-        return self.builder.resolve(self.proto.input[position])
+            self.reject(f"has no input {position}")
+        name = self.proto.input[position]
+        value = self.builder.resolve(name)
+        if value not in self.builder.shapes:
+            self.unsupported(f"it reads {name!r}, an optional output that Luthier does not compute")
+        return value
 
     def values(self) -> list[str]:
         """All inputs of a variadic operator."""
         if not self.proto.input:
-            raise self.invalid("has no inputs")
+            self.reject("has no inputs")
         return [self.value(position) for position in range(len(self.proto.input))]
 
     def shape(self, position: int) -> tuple[int, ...]:
@@ -64,46 +68,44 @@ class OperatorCall:
             (kind,) = kinds
             return DType.from_numpy(kind)
         except (ValueError, KeyError):
-            raise self.unsupported(f"element type {', '.join(sorted(map(str, kinds)))}") from None
+            self.unsupported(f"element type {', '.join(sorted(map(str, kinds)))}")
 
     def constant(self, position: int) -> Array:
         """Value of an input that must be known before the first run; raises UnsupportedOperator otherwise."""
         name = self.value(position)
         if name not in self.builder.constants:
-            raise self.unsupported(f"input {position}, {name!r}, is not constant")
+            self.unsupported(f"input {position}, {name!r}, is not constant")
         return self.builder.constants[name]
 
     def constant_ints(self, position: int) -> list[int]:
         """A constant list of integers, such as axes."""
         array = self.constant(position)
         if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > _MOST_INTEGERS:
-            raise self.invalid(f"has {array.dtype}{list(array.shape)} at input {position} instead of integers")
+            self.reject(f"has {array.dtype}{list(array.shape)} at input {position} instead of integers")
         return [int(i) for i in array.reshape(-1)]
 
     def constant_float(self, position: int) -> float:
         """A constant number."""
         array = self.constant(position)
         if array.size != 1:
-            raise self.invalid(f"has shape {list(array.shape)} at input {position} instead of one number")
+            self.reject(f"has shape {list(array.shape)} at input {position} instead of one number")
         return float(array.reshape(-1)[0])
 
     # attributes
 
     def attribute(self, name: str, kind: Any) -> AttributeProto | None:
         """The attribute, or None; raises ModelError where it has another type."""
-        for attribute in self.proto.attribute:
-            if attribute.name == name:
-                if attribute.type != kind:
-                    raise self.invalid(f"has an attribute {name!r} of the wrong type")
-                return attribute
-        return None
+        found: AttributeProto | None = next((a for a in self.proto.attribute if a.name == name), None)
+        if found is not None and found.type != kind:
+            self.reject(f"has an attribute {name!r} of the wrong type")
+        return found
 
-    def int(self, name: str, default: int = 0) -> int:
+    def integer(self, name: str, default: int = 0) -> int:
         """An integer attribute."""
         found = self.attribute(name, AttributeProto.INT)
         return default if found is None else found.i
 
-    def float(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float) -> float:
         """A float attribute."""
         found = self.attribute(name, AttributeProto.FLOAT)
         return default if found is None else found.f
@@ -129,16 +131,6 @@ class OperatorCall:
         return None if found is None else self.tensors.array(found.t, f"{self.label}.{name}")
 
     # outputs
-
-    @property
-    def output_count(self) -> int:
-        """Outputs that the node names."""
-        return sum(1 for name in self.proto.output if name)
-
-    def only_first_output(self) -> None:
-        """Raise UnsupportedOperator where a further output is asked for."""
-        if any(self.proto.output[1:]):
-            raise self.unsupported(f"output {self.proto.output[1:]}")
 
     def emit(self, compute: Compute, output: int = 0) -> None:
         """Define an output."""
@@ -168,17 +160,18 @@ class OperatorCall:
 
     def _define(self, name: str, compute: Compute) -> None:
         if not self.builder.add_compute(self.label, name, compute):
-            raise self.unsupported(f"element type {compute.dtype.numpy}")
+            self.unsupported(f"element type {compute.dtype.numpy}")
 
     # errors
 
-    def invalid(self, problem: str) -> ModelError:
-        """An error about a node that ONNX does not allow."""
-        return ModelError(f"node {self.label!r} ({self.proto.op_type}) {problem}; export the model again")
+    def reject(self, problem: str) -> NoReturn:
+        """Raise ModelError about a node that ONNX does not allow."""
+        msg = f"node {self.label!r} ({self.proto.op_type}) {problem}; export the model again"
+        raise ModelError(msg)
 
-    def unsupported(self, detail: str) -> UnsupportedOperator:
-        """An error about a valid node that Luthier has no lowering for."""
-        return UnsupportedOperator(operator_name(self.proto), self.opset, self.label, detail)
+    def unsupported(self, detail: str) -> NoReturn:
+        """Raise UnsupportedOperator about a valid node that Luthier has no lowering for."""
+        raise UnsupportedOperator(operator_name(self.proto), self.opset, self.label, detail)
 
 
 Lowering = Callable[[OperatorCall], None]
@@ -193,7 +186,7 @@ def operator_name(proto: NodeProto) -> str:
 def positive_axis(call: OperatorCall, axis: int, rank: int) -> int:
     """The axis counted from the front; raises ModelError where there is none."""
     if not -rank <= axis < rank:
-        raise call.invalid(f"has axis {axis} for a tensor of {rank} dimensions")
+        call.reject(f"has axis {axis} for a tensor of {rank} dimensions")
     return axis % rank
 
 
@@ -201,7 +194,7 @@ def distinct_axes(call: OperatorCall, axes: list[int], rank: int) -> list[int]:
     """Axes counted from the front, without repeats; raises ModelError."""
     found = [positive_axis(call, axis, rank) for axis in axes]
     if len(set(found)) != len(found):
-        raise call.invalid(f"names an axis twice in {axes}")
+        call.reject(f"names an axis twice in {axes}")
     return found
 
 

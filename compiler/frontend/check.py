@@ -8,6 +8,7 @@ import onnx
 
 from compiler.errors import ModelError
 from compiler.frontend.limits import MAX_INITIALISERS, MAX_NODES
+from compiler.frontend.tensors import has_data
 
 OLDEST_OPSET = 7
 """Broadcasting as in NumPy came with it."""
@@ -109,12 +110,12 @@ def _check_order(graph: onnx.GraphProto) -> None:
             raise ModelError(msg)
 
 
-def _order_error(
-    graph: onnx.GraphProto, producer: Mapping[str, int], place: int, name: str
-) -> ModelError:
+def _order_error(graph: onnx.GraphProto, producer: Mapping[str, int], place: int, name: str) -> ModelError:
     what = f"node {label(graph.node[place], place)!r}"
     if _depends_on(graph, producer, producer[name], place):
-        return ModelError(f"{what} depends on its own output through {name!r}; remove that cycle from the model")
+        return ModelError(
+            f"{what} depends on its own output through {name!r}; remove that cycle from the model"
+        )
     return ModelError(f"{what} reads {name!r} before it is computed; sort the nodes of the model")
 
 
@@ -159,7 +160,7 @@ def _without_large_data(model: onnx.ModelProto) -> onnx.ModelProto:
     light.graph.output.extend(model.graph.output)
     declared = {i.name for i in model.graph.input}
     for tensor in model.graph.initializer:
-        if tensor.data_location != onnx.TensorProto.EXTERNAL and tensor.ByteSize() < _SMALL_BYTES:
+        if has_data(tensor) and tensor.ByteSize() < _SMALL_BYTES:
             light.graph.initializer.append(tensor)
         elif tensor.name not in declared:
             light.graph.input.append(

@@ -50,12 +50,14 @@ def broadcast(call: OperatorCall, shapes: Sequence[tuple[int, ...]]) -> tuple[in
     for sizes in zip(*padded, strict=True):
         wanted = {size for size in sizes if size != 1}
         if len(wanted) > 1:
-            raise call.invalid(f"has operands of shapes {[list(s) for s in shapes]}, which do not broadcast")
+            call.reject(f"has operands of shapes {[list(s) for s in shapes]}, which do not broadcast")
         result.append(wanted.pop() if wanted else 1)
     return tuple(result)
 
 
-def broadcast_indices(shape: tuple[int, ...], indices: Sequence[Index], sizes: Sequence[int]) -> tuple[Index, ...]:
+def broadcast_indices(
+    shape: tuple[int, ...], indices: Sequence[Index], sizes: Sequence[int]
+) -> tuple[Index, ...]:
     """Indices of an operand for an element of the result; dimensions of 1 are repeated."""
     skipped = len(indices) - len(shape)
     pairs = zip(shape, indices[skipped:], sizes[skipped:], strict=True)
@@ -78,4 +80,4 @@ def elementwise(call: OperatorCall, values: Sequence[str], body: Callable[..., E
 def float_operands(call: OperatorCall, *values: str) -> None:
     """Raise UnsupportedOperator unless all values are float32."""
     if call.dtype(*values) is not DType.F32:
-        raise call.unsupported(f"element type {call.builder.dtype(values[0])}")
+        call.unsupported(f"element type {call.builder.dtype(values[0])}")

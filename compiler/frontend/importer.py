@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import onnx.inliner
 
-from compiler.errors import InputError, LuthierError, ModelError, UnsupportedOperator
+from compiler.errors import LuthierError, ModelError, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.call import OperatorCall, operator_name
 from compiler.frontend.check import check_model, label, opsets
@@ -92,13 +92,6 @@ def _lower_nodes(model: onnx.ModelProto, builder: GraphBuilder, tensors: TensorR
             reason = " ".join(str(error).split())[:200]
             msg = f"node {name!r} ({node.op_type}) cannot be read ({reason}); export the model again"
             raise ModelError(msg) from error
-        _check_defined(node, name, builder)
-
-
-def _check_defined(node: onnx.NodeProto, name: str, builder: GraphBuilder) -> None:
-    for output in node.output:
-        if output and builder.resolve(output) not in builder.shapes:
-            raise UnsupportedOperator(operator_name(node), 0, name, f"output {output!r}")
 
 
 def _check_outputs(proto: onnx.GraphProto, graph: Graph) -> None:
@@ -118,6 +111,3 @@ def _check_outputs(proto: onnx.GraphProto, graph: Graph) -> None:
                 "give other --shape values or export the model again"
             )
             raise ModelError(msg)
-
-
-__all__ = ["InputError", "import_model"]

@@ -14,9 +14,7 @@ Dims = list[int | str | None]
 """A size, the name of a symbol, or nothing at all."""
 
 
-def input_shapes(
-    graph: onnx.GraphProto, given: Mapping[str, tuple[int, ...]]
-) -> dict[str, tuple[int, ...]]:
+def input_shapes(graph: onnx.GraphProto, given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Shape of every input that has no initialiser, in the model's order.
 
     Raises:
@@ -83,7 +81,9 @@ def _fitted(name: str, dims: Dims | None, given: tuple[int, ...]) -> tuple[int, 
         and all(not isinstance(d, int) or d == n for d, n in zip(dims, sizes, strict=True))
     )
     if not fits:
-        msg = f"input {name!r} has shape {_text(dims or [])}, so {list(sizes)} does not fit; give sizes that do"
+        msg = (
+            f"input {name!r} has shape {_text(dims or [])}, so {list(sizes)} does not fit; give sizes that do"
+        )
         raise InputError(msg)
     return checked_shape(sizes, f"input {name!r}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from compiler.errors import InputError, ModelError
 from compiler.frontend.limits import MAX_MODEL_BYTES
@@ -83,7 +83,7 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
         msg = f"{what} has more than {MAX_MODEL_BYTES} bytes; move the weights into external data"
         raise ModelError(msg)
     try:
-        model = onnx.ModelProto.FromString(data)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except (DecodeError, RuntimeError) as error:
         msg = f"{what} is not an ONNX model, or it is cut off; export or download it again"
         raise ModelError(msg) from error

@@ -37,8 +37,11 @@ class TensorReader:
         self._count(int(np.prod(shape, dtype=np.float64)) * dtype.itemsize)
         if tensor.data_location == TensorProto.EXTERNAL:
             array = np.frombuffer(self._external(tensor, name, shape, dtype), dtype).reshape(shape)
-        else:
+        elif has_data(tensor) or 0 in shape:
             array = _inline(tensor, name)
+        else:
+            msg = f"tensor {name!r} of shape {list(shape)} has no data; give a model with its weights"
+            raise ModelError(msg)
         array = np.ascontiguousarray(array)
         array.setflags(write=False)
         return array
@@ -53,7 +56,9 @@ class TensorReader:
         self, tensor: TensorProto, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> bytes:
         if self.folder is None:
-            msg = f"tensor {name!r} has external data, which a model in memory cannot have; give a path instead"
+            msg = (
+                f"tensor {name!r} has external data, which a model in memory cannot have; give a path instead"
+            )
             raise ModelError(msg)
         entries = {entry.key: entry.value for entry in tensor.external_data}
         path = _external_path(self.folder, entries.get("location", ""), name)
@@ -66,6 +71,19 @@ class TensorReader:
         return _read_span(path, offset, length, name)
 
 
+def has_data(tensor: TensorProto) -> bool:
+    """Whether the values are in the tensor itself."""
+    fields = (
+        tensor.float_data,
+        tensor.int32_data,
+        tensor.int64_data,
+        tensor.double_data,
+        tensor.uint64_data,
+        tensor.string_data,
+    )
+    return tensor.data_location != TensorProto.EXTERNAL and (bool(tensor.raw_data) or any(map(len, fields)))
+
+
 def _shape(tensor: TensorProto, name: str) -> tuple[int, ...]:
     """Dimensions; unlike those of computed values they may be 0 (an empty list of axes)."""
     shape = tuple(int(d) for d in tensor.dims)
@@ -73,7 +91,7 @@ def _shape(tensor: TensorProto, name: str) -> tuple[int, ...]:
     for size in shape:
         elements *= size
         if size < 0 or elements > MAX_ELEMENTS or len(shape) > MAX_RANK:
-            msg = f"tensor {name!r} has the shape {list(shape)[: MAX_RANK + 1]}, which no tensor can have; export it again"
+            msg = f"tensor {name!r} has the impossible shape {list(shape)[: MAX_RANK + 1]}; export it again"
             raise ModelError(msg)
     return shape
 
@@ -93,7 +111,9 @@ def _inline(tensor: TensorProto, name: str) -> Array:
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        msg = f"the data of tensor {name!r} does not fit its shape {list(tensor.dims)}; export the model again"
+        msg = (
+            f"the data of tensor {name!r} does not fit its shape {list(tensor.dims)}; export the model again"
+        )
         raise ModelError(msg) from error
 
 

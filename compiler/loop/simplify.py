@@ -110,6 +110,8 @@ def simplify_value(value: Expr, ranges: Mapping[str, int]) -> Expr:
 
 def _for(stmt: For, ranges: Mapping[str, int]) -> Stmt:
     extent = simplify_extent(stmt.extent, ranges)
+    if extent.bound is not None and extent.bound.constant is not None and stmt.kind is not LoopKind.VECTOR:
+        extent = Extent(extent.bound.const)  # a vector keeps its length, and masks the rest
     if extent == Extent(1) and stmt.kind is not LoopKind.PARALLEL:
         return simplify_statement(substitute_statement(stmt.body, {stmt.var: Index()}), ranges)
     body = simplify_statement(stmt.body, {**ranges, stmt.var: extent.limit})

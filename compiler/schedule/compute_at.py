@@ -7,7 +7,7 @@ from dataclasses import replace
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Extent, extent
-from compiler.schedule.state import Attachment, Loop, ScheduledStage, State
+from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
 from compiler.schedule.steps import ComputeAt
 from compiler.workload.ir import stage_loads
 
@@ -45,11 +45,6 @@ def compute_at(state: State, step: ComputeAt) -> State:
     loops += [loop for loop in stage.loops if loop.reduces]
     new = replace(stage, loops=tuple(loops), attachment=Attachment(step.consumer, step.loop, start, shape))
     return state.with_stage(new)
-
-
-def qualified(stage: str, name: str) -> str:
-    """The name of a loop of one stage as the others see it."""
-    return f"{stage}:{name}"
 
 
 def _qualified(index: Index, consumer: str) -> Index:

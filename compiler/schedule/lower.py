@@ -13,10 +13,9 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Buffer, For, Let, LoopNest, Stmt, Store, block
 from compiler.scalar import REDUCERS, Apply, Const, Expr, Load, rewrite, substitute
-from compiler.schedule.compute_at import qualified
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.reorder import check_order
-from compiler.schedule.state import Attachment, Loop, ScheduledStage, State
+from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
 from compiler.workload.ir import Operand, Workload
 
 

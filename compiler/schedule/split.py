@@ -7,7 +7,7 @@ from dataclasses import replace
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Extent, LoopKind, extent
-from compiler.schedule.state import State
+from compiler.schedule.state import ScheduledStage, State, qualified
 from compiler.schedule.steps import Split
 
 
@@ -31,14 +31,29 @@ def split(state: State, step: Split) -> State:
     whole = Index.of(loop.extent.limit) if loop.extent.bound is None else loop.extent.bound
     ragged = loop.extent.bound is not None or loop.extent.limit % factor != 0
     inner_extent = extent(factor, whole - Index.of(outer) * factor) if ragged else Extent(factor)
+    if any(part.of == loop.name for part in stage.lets):
+        msg = f"cannot split {step.loop}: it is fused; split its parts before fusing"
+        raise ScheduleError(msg)
     new = stage.replace_loop(
         loop.name,
         replace(loop, name=outer, extent=Extent(trips)),
         replace(loop, name=inner, extent=inner_extent),
     )
     value = {loop.name: Index.of(outer) * factor + inner}
+    loops = tuple(replace(other, extent=other.extent.substitute(value)) for other in new)
     lets = tuple(replace(part, value=part.value.substitute(value)) for part in stage.lets)
-    if any(part.of == loop.name for part in stage.lets):
-        msg = f"cannot split {step.loop}: it is fused; split its parts before fusing"
-        raise ScheduleError(msg)
-    return state.with_stage(replace(stage, loops=new, bindings=stage.rebind(value), lets=lets))
+    changed = state.with_stage(replace(stage, loops=loops, bindings=stage.rebind(value), lets=lets))
+    return replace(changed, stages=tuple(_followed(s, step, factor) for s in changed.stages))
+
+
+def _followed(guest: ScheduledStage, step: Split, factor: int) -> ScheduledStage:
+    """A stage that is computed inside the loop is computed inside its inner part; its region moves with both."""
+    at = guest.attachment
+    if at is None or at.consumer != step.stage:
+        return guest
+    name = qualified(step.stage, step.loop)
+    value = {name: Index.of(f"{name}.o") * factor + f"{name}.i"}
+    loop = f"{step.loop}.i" if at.loop == step.loop else at.loop
+    origin = tuple(index.substitute(value) for index in at.origin)
+    loops = tuple(replace(own, extent=own.extent.substitute(value)) for own in guest.loops)
+    return replace(guest, loops=loops, attachment=replace(at, loop=loop, origin=origin))

@@ -108,6 +108,11 @@ class State:
         return replace(self, stages=tuple(new if s.stage.name == new.stage.name else s for s in self.stages))
 
 
+def qualified(stage: str, name: str) -> str:
+    """The name of a loop of one stage as the others see it."""
+    return f"{stage}:{name}"
+
+
 def initial_state(workload: Workload) -> State:
     """Every stage as the plain nest of its axes: spatial axes first, then the reduction's."""
     return State(workload, tuple(_plain(stage) for stage in workload.stages))

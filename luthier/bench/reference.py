@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
-from compiler.runtime.module import TensorSpec
+from compiler.runtime.image import TensorSpec
 from compiler.workload.program import Program
 
 Arrays = Mapping[str, np.ndarray]

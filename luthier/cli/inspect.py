@@ -13,8 +13,8 @@ from luthier.cli.output import only_json, put_json, put_text
 from luthier.shapes import parse_shapes
 
 if TYPE_CHECKING:
+    from compiler.pipeline import Choice
     from luthier.build import BuildOptions
-    from luthier.levels import InspectedTask
 
 
 class PrintLevel(enum.StrEnum):
@@ -72,22 +72,22 @@ def inspect(
         put_text(text if text is not None else _table(shown))
 
 
-def _task(task: InspectedTask) -> dict[str, Any]:
+def _task(choice: Choice) -> dict[str, Any]:
     return {
-        "workload": task.workload.digest,
-        "name": task.name,
-        "weight": task.weight,
-        "gflop": task.workload.operations / 1e9,
-        "lookup": task.lookup,
+        "workload": choice.workload.digest,
+        "name": choice.lookup.name,
+        "weight": choice.lookup.weight,
+        "gflop": choice.workload.operations / 1e9,
+        "lookup": choice.lookup.lookup,
     }
 
 
-def _table(tasks: list[InspectedTask]) -> str:
+def _table(choices: list[Choice]) -> str:
     lines = [f"{'digest':<12}  {'times':>5}  {'GFLOP':>8}  {'lookup':<9}  name"]
-    for task in tasks:
-        gflop = task.workload.operations / 1e9
+    for choice in choices:
+        lookup, gflop = choice.lookup, choice.workload.operations / 1e9
         lines.append(
-            f"{task.workload.digest[:12]}  {task.weight:>5}  {gflop:>8.3f}  {task.lookup:<9}  {task.name}"
+            f"{lookup.workload[:12]}  {lookup.weight:>5}  {gflop:>8.3f}  {lookup.lookup:<9}  {lookup.name}"
         )
     return "\n".join(lines)
 
@@ -98,12 +98,14 @@ def _graph(graph: Any) -> str:
     return graph_text(graph)
 
 
-def _level(level: PrintLevel | None, tasks: list[InspectedTask], chosen: BuildOptions) -> str | None:
+def _level(level: PrintLevel | None, tasks: list[Choice], chosen: BuildOptions) -> str | None:
     from luthier.levels import level_text
 
     match level:
         case PrintLevel.LOOP | PrintLevel.LLVM | PrintLevel.ASM:
-            texts = [f"; {t.name}\n{level_text(t, _KERNEL_LEVELS[level], chosen).rstrip()}" for t in tasks]
+            texts = [
+                f"; {t.lookup.name}\n{level_text(t, _KERNEL_LEVELS[level], chosen).rstrip()}" for t in tasks
+            ]
             return "\n\n".join(texts)
         case _:
             return None

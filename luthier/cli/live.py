@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from luthier.cli.progress import JobView, Listener, Row
+from luthier.cli.progress import JobEvent, JobView, Listener, Row
 
 _MOST_ROWS = 24
 
@@ -26,9 +25,9 @@ def live_table(view: JobView) -> Iterator[Listener]:
         with lock:
             return Group(Text(f"{view.model}: {view.summary()}", style="bold"), _table(view))
 
-    def listener(kind: str, data: Mapping[str, Any]) -> None:
+    def listener(event: JobEvent) -> None:
         with lock:
-            view.apply(kind, data)
+            view.apply(event)
 
     console = Console(stderr=True)
     with Live(get_renderable=draw, console=console, refresh_per_second=4, redirect_stdout=False):

@@ -7,11 +7,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from luthier.cli.output import say
 
-Listener = Callable[[str, Mapping[str, Any]], None]
+
+class JobEvent(Protocol):
+    """An event of a job, from this process or from a server."""
+
+    @property
+    def type(self) -> str:
+        """Such as "state", "task", "trial" or "best"."""
+        ...
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What happened."""
+        ...
+
+
+Listener = Callable[[JobEvent], None]
 _LINE_EVERY_S = 5.0
 
 
@@ -43,11 +58,12 @@ class JobView:
     start_s: float = field(default_factory=time.monotonic)
     events: int = 0
 
-    def apply(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Take in one event of the job; unknown kinds change nothing."""
+    def apply(self, event: JobEvent) -> None:
+        """Take in one event of the job; unknown types change nothing."""
         self.events += 1
+        kind, data = event.type, event.data
         if kind == "state":
-            self.state = str(data.get("state", self.state))
+            self.state = str(data.get("phase") or data.get("state", self.state))
             self.tasks = int(data.get("tasks", self.tasks))
             self.trials = int(data.get("trials", self.trials))
         elif kind in ("task", "trial", "best") and "workload" in data:
@@ -118,12 +134,12 @@ class _Lines:
         self._view = view
         self._last_s = float("-inf")
 
-    def __call__(self, kind: str, data: Mapping[str, Any]) -> None:
+    def __call__(self, event: JobEvent) -> None:
         before = self._view.state
-        self._view.apply(kind, data)
+        self._view.apply(event)
         now_s = time.monotonic()
-        if kind == "task":
-            row = self._view.rows[str(data["workload"])]
+        if event.type == "task":
+            row = self._view.rows[str(event.data["workload"])]
             say(f"  {row.status:<11} {microseconds(row.untuned_s)} -> {microseconds(row.best_s)}  {row.name}")
         elif self._view.state != before or now_s - self._last_s > _LINE_EVERY_S:
             self._last_s = now_s

@@ -83,17 +83,18 @@ class JobLedger:
                     return row.id
         return None
 
-    def claim_or_refuse(self, job: str) -> Claim:
-        """Like `claim` for one job, but says why it cannot be had (ServiceError)."""
-        claim = self.claim(job)
-        if claim is not None:
-            return claim
-        known = self.get(job)
-        if known is not None and known.state == "running" and known.owner is not None:
-            msg = f"process {known.owner.pid} is running this job already; wait for it or cancel job {job}"
-        else:
-            why = "" if known is None else known.error or known.state
-            msg = f"job {job} cannot be run ({why or 'it does not exist'}); submit it again"
+    def start(self, spec: JobSpec) -> Claim:
+        """Submit a job and claim it in one step; raises ServiceError where another process runs it already."""
+        with self.database.write() as session:
+            submit_in(session, spec)
+            repository = JobRepository(session)
+            row = repository.get(spec.id, lock=True)
+            assert row is not None
+            claim = _claim(session, repository, row)
+            if claim is not None:
+                return claim
+            why = row.error or f"process {row.owner_pid} is running it already; wait for it or cancel it"
+        msg = f"job {spec.id} cannot be started: {why}"
         raise ServiceError(msg)
 
     def note(

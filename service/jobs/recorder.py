@@ -34,10 +34,16 @@ class Recorder:
     """
 
     def __init__(
-        self, ledger: JobLedger, claim: Claim, spent: Spent, interrupted: Callable[[], Stop | None]
+        self,
+        ledger: JobLedger,
+        claim: Claim,
+        spent: Spent,
+        interrupted: Callable[[], Stop | None],
+        listener: Callable[[Event], None] | None = None,
     ) -> None:
-        """Record for this claim; `spent` is what earlier attempts used."""
+        """Record for this claim; `spent` is what earlier attempts used, `listener` is told every Event too."""
         self._ledger, self._claim, self._spent, self._interrupted = ledger, claim, spent, interrupted
+        self._listener = listener or (lambda event: None)
         self._start_s = time.monotonic()
         self._lock = threading.Lock()
         self._events: list[tuple[str, Mapping[str, Any]]] = []
@@ -59,17 +65,20 @@ class Recorder:
 
     def __call__(self, event: Event) -> None:
         """Note an event."""
-        with self._lock:
-            if event.type == "state":
-                # The session's own end is not the job's: only where it stands is worth telling.
-                phase = event.data.get("phase")
-                if phase is None:
-                    return
-                self._phase = str(phase)
-            if event.type == "trial":
-                self._trials += 1
-                self._failed += event.data.get("failure") is not None
-            self._events.append((event.type, event.data))
+        # The session's own states are not the job's: only where the job stands is worth telling.
+        if event.type != "state" or "phase" in event.data:
+            with self._lock:
+                self._phase = str(event.data.get("phase", self._phase))
+                if event.type == "trial":
+                    self._trials += 1
+                    self._failed += event.data.get("failure") is not None
+                self._events.append((event.type, event.data))
+        self._listener(event)
+
+    def ask(self) -> Stop | None:
+        """Whether to stop, asked right now rather than at the next tick."""
+        self.stop = self.stop or self._interrupted()
+        return self.stop
 
     def should_stop(self) -> bool:
         """Whether the work shall end, for whatever reason."""
@@ -77,8 +86,7 @@ class Recorder:
 
     def _loop(self) -> None:
         while not self._ended.wait(TICK_S):
-            if self.stop is None:
-                self.stop = self._interrupted()
+            self.ask()
             self._write()
         self._write()
 

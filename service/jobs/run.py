@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 
 from compiler.errors import LuthierError, MeasureError
+from compiler.workload.program import Program
 from service.db.blobs import read_blob
 from service.db.session import Database
 from service.jobs.job import Claim, Job
 from service.jobs.ledger import ClaimLost, JobLedger
 from service.jobs.recorder import Recorder, Stop
 from service.jobs.report import Spent
-from service.jobs.tune import Work, run_work
+from service.jobs.tune import Outcome, Work, load_program, run_work
 from service.models.repository import ModelRepository
 from service.records.log import SqlTuningLog
 from tuner.outcome import Event
@@ -29,6 +30,7 @@ def run_claim(
     database: Database,
     claim: Claim,
     *,
+    program: Program | None = None,
     progress: Callable[[Event], None] | None = None,
     interrupted: Callable[[], Stop | None] = never,
 ) -> Job:
@@ -37,6 +39,7 @@ def run_claim(
     Args:
         database: the open tuning log.
         claim: the right to run it.
+        program: the model, where the caller has loaded it already.
         progress: is told every Event too.
         interrupted: is asked, from another thread, whether to stop.
 
@@ -48,8 +51,11 @@ def run_claim(
         ClaimLost: another process took it over.
     """
     ledger = JobLedger(database)
+    spent = Spent(*ledger.count_trials(claim), claim.seconds)
+    recorder = Recorder(ledger, claim, spent, interrupted, progress)
     try:
-        _run(database, ledger, claim, progress, interrupted)
+        with recorder:
+            outcome = _work(database, claim, program, recorder, spent)
     except ClaimLost:
         raise
     except LuthierError as error:
@@ -64,43 +70,38 @@ def run_claim(
             claim, "failed", error=f"a bug ended the job ({type(error).__name__}: {error}); report it"
         )
         raise
+    _finish(ledger, claim, outcome, recorder.stop)
     job = ledger.get(claim.job)
     assert job is not None
     return job
 
 
-def _run(
-    database: Database,
-    ledger: JobLedger,
-    claim: Claim,
-    progress: Callable[[Event], None] | None,
-    interrupted: Callable[[], Stop | None],
-) -> None:
-    spent = Spent(*ledger.count_trials(claim), claim.seconds)
-    with Recorder(ledger, claim, spent, interrupted) as recorder:
-
-        def tell(event: Event) -> None:
-            recorder(event)
-            if progress is not None:
-                progress(event)
-
-        with database.read() as session:
-            row = ModelRepository(session).get(claim.spec.model)
-            name = "model" if row is None else row.name
-            model = read_blob(session, claim.spec.model)
+def _work(
+    database: Database, claim: Claim, program: Program | None, recorder: Recorder, spent: Spent
+) -> Outcome | None:
+    with database.read() as session:
+        row = ModelRepository(session).get(claim.spec.model)
+        name = "model" if row is None else row.name
+        model = b"" if program is not None else read_blob(session, claim.spec.model)
+    try:
+        loaded = program or load_program(model, claim.spec)
         log = SqlTuningLog(database)
-        work = Work(claim.spec, model, name, log, claim.tag, spent, tell, recorder.should_stop)
-        try:
-            outcome = run_work(work)
-        except MeasureError:
-            # Whoever ends us may have ended the workers first; that is no failure of the job.
-            recorder.stop = recorder.stop or interrupted()
-            if recorder.stop is None:
-                raise
-            outcome = None
-    if outcome is not None:
-        ledger.finish(claim, "succeeded", report=outcome.report, artifact=outcome.artifact)
-    elif recorder.stop is Stop.RELEASE:
-        ledger.release(claim)
-    elif recorder.stop is Stop.CANCEL:
-        ledger.finish(claim, "cancelled")
+        return run_work(Work(claim.spec, loaded, name, log, claim.tag, spent, recorder, recorder.should_stop))
+    except MeasureError:
+        # Whoever ends this process may have ended its workers first; that is no failure of the job.
+        if recorder.ask() is None:
+            raise
+        return None
+
+
+def _finish(ledger: JobLedger, claim: Claim, outcome: Outcome | None, stop: Stop | None) -> None:
+    match outcome, stop:
+        case Outcome(report, artifact), _:
+            ledger.finish(claim, "succeeded", report=report, artifact=artifact)
+        case None, Stop.RELEASE:
+            ledger.release(claim)
+        case None, Stop.LOST:
+            msg = f"job {claim.job} is run by another process now, or the database was away for too long"
+            raise ClaimLost(msg)
+        case _:
+            ledger.finish(claim, "cancelled")

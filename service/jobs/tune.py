@@ -62,7 +62,7 @@ class Work:
     """
 
     spec: JobSpec
-    model: bytes
+    program: Program
     name: str
     log: SqlTuningLog
     tag: str
@@ -79,19 +79,23 @@ def run_work(work: Work) -> Outcome | None:
     """
     start_s = time.monotonic()
     phases = _Phases(work.progress)
-    program = phases.run("loading", lambda: lower(load_graph(work.model, work.spec.shapes or None)))
-    tasks = tasks_of(program, work.spec)
+    tasks = tasks_of(work.program, work.spec)
     work.log.put_tasks(tasks)
     result = phases.run("tuning", lambda: _tune(work, tasks, start_s))
     if result.cancelled or work.cancelled():
         return None
-    artifacts = phases.run("compiling", lambda: _compile(work, program))
+    artifacts = phases.run("compiling", lambda: _compile(work))
     if work.cancelled():
         return None
     comparison = phases.run("comparing", lambda: _compare(work.spec, artifacts))
     seconds = time.monotonic() - start_s
     report = make_report(work.name, work.spec, result, comparison, phases.seconds, work.spent.plus(seconds))
     return Outcome(report, artifacts["tuned" if comparison.published else "untuned"])
+
+
+def load_program(model: bytes, spec: JobSpec) -> Program:
+    """The model of a job, split into Subgraphs; raises ModelError or InputError."""
+    return lower(load_graph(model, spec.shapes or None))
 
 
 def tasks_of(program: Program, spec: JobSpec) -> list[Task]:
@@ -135,14 +139,14 @@ def _runner(name: str) -> Runner:
     return LocalRunner(platform.node() or "local")
 
 
-def _compile(work: Work, program: Program) -> dict[str, bytes]:
+def _compile(work: Work) -> dict[str, bytes]:
     sources: Mapping[str, ScheduleSource] = {
         "untuned": NoSource(),
         "tuned": SqlScheduleSource(work.log, work.spec.error_budget),
     }
     artifacts = {}
     for name, source in sources.items():
-        with closing(compile_program(program, work.spec.target, work.spec.threads, source)) as module:
+        with closing(compile_program(work.program, work.spec.target, work.spec.threads, source)) as module:
             artifacts[name] = module.to_bytes()
     return artifacts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ team = [threading.Thread(target=lambda: None) for _ in range(2)]
 json.dump({
     "tier": tier.split("+"),
     "write": works(lambda: open(writable, "w").write("x")),
-    "append": works(lambda: os.write(3, b"x")),
+    "append": works(lambda: os.write(0, b"x")),
     "remove": works(lambda: os.remove(sys.argv[2])),
     "connect": works(connect),
     "signal": works(lambda: os.kill(os.getppid(), 0)),
@@ -49,22 +50,13 @@ json.dump({
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    import json
-
     folder = tmp_path_factory.mktemp("sandbox")
     kept = folder / "kept"
     kept.write_text("kept")
     command = [sys.executable, "-c", _TRY, str(folder / "new"), str(kept)]
     with kept.open("a") as opened:
-        # As descriptor 3: a file that was opened before the sandbox.
-        done = subprocess.run(
-            ["/bin/sh", "-c", 'exec "$@" 3>&"$0"', str(opened.fileno()), *command],
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            pass_fds=[opened.fileno()],
-            timeout=60,
-        )
+        # Its standard input is a file that was opened for writing before the sandbox.
+        done = subprocess.run(command, stdin=opened, capture_output=True, check=False, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
     assert kept.read_text() == "kept"
     found: dict[str, object] = json.loads(done.stdout)

@@ -26,7 +26,7 @@ from compiler.schedule.state import State
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
-from tuner.cost_model.nest import Access, NestView, accesses, view
+from tuner.cost_model.nest import Access, NestView, PathLoop, accesses, view
 from tuner.task import Task
 
 LEVELS = 6
@@ -38,8 +38,8 @@ _WORK = (
 )  # fmt: skip
 _MACHINE = ("threads", "lanes", "registers", "l1", "l2", "l3")
 _TILE = (
-    "vector", "vector_waste", "rows", "reduction", "accumulators", "loads_per_step", "loads_per_multiplication",
-    "pressure", "spill", "body", "input_stride", "constant_stride", "output_stride",
+    "vector", "vector_waste", "rows", "vectors", "reduction", "accumulators", "loads_per_step",
+    "loads_per_multiplication", "pressure", "spill", "body", "input_stride", "constant_stride", "output_stride",
 )  # fmt: skip
 _LEVEL = (
     "trips", "reduces", *(f"moves_{c}" for c in _CLASSES), *(f"{c}_bytes" for c in _CLASSES),
@@ -129,17 +129,21 @@ def _tile(nest: NestView, reads: Sequence[Access], target: Target, anchor: Stage
     start = _tile_start(nest)
     inside = nest.loops[start:]
     vector = math.prod(loop.limit for loop in inside if loop.kind is LoopKind.VECTOR)
-    rows = math.prod(loop.limit for loop in inside if loop.kind is not LoopKind.VECTOR and not loop.reduces)
     depth = math.prod(loop.limit for loop in inside if loop.reduces)
     lanes = target.lanes(anchor.dtype.size_bytes)
-    vectors = math.ceil(vector / lanes)
+    along = math.prod(
+        loop.limit for i, loop in _spatial(nest, start) if nest.same_axis(i, len(nest.loops) - 1)
+    )
+    rows = math.prod(loop.limit for _, loop in _spatial(nest, start)) // along
+    vectors = along * math.ceil(vector / lanes)
     accumulators = rows * vectors
     loads = [_loads(nest, read, start, vector, lanes) for read in reads if read.kind != "output"]
     pressure = accumulators + max(loads, default=0.0) / depth + 1
     return (
         float(vector),
-        vectors * lanes / vector,
+        math.ceil(vector / lanes) * lanes / vector,
         float(rows),
+        float(vectors),
         float(depth),
         float(accumulators),
         _log(sum(loads)),
@@ -149,6 +153,12 @@ def _tile(nest: NestView, reads: Sequence[Access], target: Target, anchor: Stage
         _log(accumulators * depth),
         *(_stride(nest, reads, kind) for kind in _CLASSES),
     )
+
+
+def _spatial(nest: NestView, start: int) -> list[tuple[int, PathLoop]]:
+    """The tile's loops, with their places, that neither reduce nor are the vector."""
+    tile = enumerate(nest.loops[start:], start)
+    return [(i, loop) for i, loop in tile if not loop.reduces and loop.kind is not LoopKind.VECTOR]
 
 
 def _loads(nest: NestView, read: Access, start: int, vector: int, lanes: int) -> float:

@@ -88,6 +88,10 @@ class NestView:
         moved = float(np.abs(access.matrix @ self.steps[loop]) @ access.strides)
         return min(moved, 1.0) if access.buffer in self.packed else moved
 
+    def same_axis(self, loop: int, other: int) -> bool:
+        """Whether two loops move a common axis."""
+        return bool(((self.steps[loop] > 0) & (self.steps[other] > 0)).any())
+
     def _extents(self, access: Access) -> Array:
         return np.minimum(access.sizes, 1.0 + (self.spans - 1.0) @ access.matrix.T)
 

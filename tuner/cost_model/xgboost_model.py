@@ -95,6 +95,9 @@ class XGBoostModel:
             "max_bin": options.bins,
             "max_depth": options.depth,
             "eta": options.learning_rate,
+            # The ranking objective's second derivatives are far below 1: the usual limit would forbid every
+            # split while data are few.
+            "min_child_weight": 0.1,
             "nthread": 1,
             "seed": options.seed,
             "verbosity": 0,

@@ -34,7 +34,7 @@ class EvolutionaryOptions:
         whole_limit: spaces of at most so many assignments are scored whole.
     """
 
-    population: int = 96
+    population: int = 64
     generations: int = 3
     measured_share: float = 0.3
     mutation: float = 0.7

@@ -106,6 +106,13 @@ def test_a_broadcast_of_an_anchor_does_not_join_it() -> None:
     assert _groups(b.graph(centred)) == [[total], [centred]]
 
 
+def test_a_map_that_transposes_an_anchor_does_not_join_it() -> None:
+    b = GraphBuilder()
+    product = b.matmul(b.input("x", 4, 6), 4)
+    turned = b.node((4, 4), apply("neg", load(product, "a1", "a0")))
+    assert _groups(b.graph(turned)) == [[product], [turned]]
+
+
 def test_a_movement_does_not_join_an_anchor() -> None:
     b = GraphBuilder()
     product = b.matmul(b.input("x", 4, 6), 5)

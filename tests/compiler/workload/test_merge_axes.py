@@ -44,6 +44,8 @@ def test_a_bias_keeps_channels_apart() -> None:
         (load("x", "w", "h", "c"), (5, 4, 6)),  # another order
         (Guard((Bound(Index.of("w"), 1, 5),), load("x", "h", "w", "c"), Const(0.0)), (4, 5, 6)),
         (apply("add", load("x", "h", "w", "c"), load("x", 0, "w", "c")), (4, 5, 6)),  # read in two ways
+        (apply("add", load("x", "h", "w", "c"), load("x", 0, 0, "c")), (4, 5, 6)),
+        (apply("add", load("x", "h", "w", 0, 0), load("x", 0, 0, "h", "w")), (4, 5, 4, 5)),
     ],
 )
 def test_height_and_width_stay_apart(body: Expr, shape: tuple[int, ...]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from compiler.errors import InputError
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index
-from compiler.scalar import Const, apply
+from compiler.scalar import Const, apply, substitute
 from compiler.symbol import Axis
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
@@ -113,6 +115,17 @@ def test_equal_structure_gives_equal_digests_whatever_the_names() -> None:
         return [s.workload.digest for s in _checked(graph).subgraphs]
 
     assert digests(0) == digests(3)
+
+
+def test_names_of_axes_do_not_matter() -> None:
+    b = GraphBuilder()
+    graph = b.graph(b.bias(b.matmul(b.input("x", 4, 5), 6)))
+    product, bias = graph.nodes
+    names = {"a0": Index.of("rows"), "a1": Index.of("a0")}
+    axes = tuple(Axis(name, a.extent) for name, a in zip(("rows", "a0"), bias.compute.axes, strict=True))
+    renamed = replace(bias.compute, axes=axes, body=substitute(bias.compute.body, names))
+    other = graph.with_nodes((product, replace(bias, compute=renamed)))
+    assert _checked(other).subgraphs == _checked(graph).subgraphs
 
 
 def test_one_digest_is_the_same_on_every_platform() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.graph.evaluate import evaluate_graph
+from compiler.graph.inline_movement import InlineMovements
 from compiler.graph.ir import Graph
 from compiler.workload.partition import partition
 from compiler.workload.verify import verify_program
@@ -55,7 +56,8 @@ def graphs(draw: st.DrawFn) -> Graph:
         kind = draw(st.sampled_from(kinds if min(b.shapes[recent][2:]) >= 2 else ["conv", "relu", "add"]))
         steps[kind](draw, b, recent)
     computed = [node.output for node in b.nodes]
-    return b.graph(*dict.fromkeys([computed[-1], draw(st.sampled_from(computed))]))
+    graph = b.graph(*dict.fromkeys([computed[-1], draw(st.sampled_from(computed))]))
+    return InlineMovements().run(graph) if draw(st.booleans()) else graph
 
 
 @given(graphs())

@@ -1,0 +1,111 @@
+"""Constants, and operators whose result is known before the first run or is their input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import AttributeProto, TensorProto, helper
+
+from compiler.frontend.call import Lowering, OperatorCall, positive_axis, size_of
+from compiler.frontend.computes import output_axes
+from compiler.frontend.limits import checked_shape
+from compiler.graph.ir import Compute
+from compiler.scalar import Const
+
+_STORED_ELEMENTS = 1 << 16
+
+
+def _constant(call: OperatorCall) -> None:
+    value = call.tensor("value")
+    if value is not None:
+        return call.emit_constant(value)
+    for name, kind, dtype in (
+        ("value_float", AttributeProto.FLOAT, np.float32),
+        ("value_int", AttributeProto.INT, np.int64),
+    ):
+        scalar = call.attribute(name, kind)
+        if scalar is not None:
+            number = scalar.f if kind == AttributeProto.FLOAT else scalar.i
+            return call.emit_constant(np.asarray(number, dtype))
+    floats, ints = call.floats("value_floats"), call.ints("value_ints")
+    if floats is not None:
+        return call.emit_constant(np.asarray(floats, np.float32))
+    if ints is not None:
+        return call.emit_constant(np.asarray(ints, np.int64))
+    call.unsupported("only dense tensors of numbers")
+
+
+def _constant_of_shape(call: OperatorCall) -> None:
+    shape = checked_shape(call.constant_ints(0), f"the output of node {call.label!r}")
+    value = call.tensor("value")
+    fill = np.zeros(1, np.float32) if value is None else value
+    if fill.size != 1:
+        call.reject(f"has a value of shape {list(fill.shape)} instead of one element")
+    if size_of(shape) <= _STORED_ELEMENTS:
+        return call.emit_constant(np.full(shape, fill.reshape(-1)[0], fill.dtype))
+    if fill.dtype != np.float32:
+        call.unsupported(f"element type {fill.dtype}")
+    call.emit(Compute(output_axes(shape), (), None, Const(float(fill.reshape(-1)[0]))))
+    return None
+
+
+def _shape(call: OperatorCall) -> None:
+    shape = call.shape(0)
+    last = call.integer("end", len(shape))
+    call.emit_constant(np.asarray(shape[slice(call.integer("start"), last)], np.int64))
+
+
+def _size(call: OperatorCall) -> None:
+    call.emit_constant(np.asarray(size_of(call.shape(0)), np.int64))
+
+
+def _identity(call: OperatorCall) -> None:
+    call.emit_same(call.value(0))
+
+
+def _dropout(call: OperatorCall) -> None:
+    if call.opset >= 12 and call.has(2) and call.constant(2).any():
+        call.unsupported("training mode")
+    call.emit_same(call.value(0))
+
+
+def _cast(call: OperatorCall) -> None:
+    value, to = call.value(0), call.integer("to", TensorProto.UNDEFINED)
+    if to == TensorProto.STRING:
+        call.unsupported("to strings")
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(to))
+    if call.builder.dtype(value) == dtype:
+        return call.emit_same(value)
+    array = call.builder.constants.get(value)
+    if array is None:
+        call.unsupported(f"from {call.builder.dtype(value)} to {dtype} of a value that is not constant")
+    with np.errstate(all="ignore"):
+        return call.emit_constant(array.astype(dtype))
+
+
+def _gather(call: OperatorCall) -> None:
+    """Of constants only: shapes are taken apart with it."""
+    data, indices = call.constant(0), call.constant(1)
+    axis = positive_axis(call, call.integer("axis"), data.ndim)
+    if (
+        indices.dtype.kind not in "iu"
+        or ((indices < -data.shape[axis]) | (indices >= data.shape[axis])).any()
+    ):
+        call.reject(f"has indices outside of the {data.shape[axis]} elements of axis {axis}")
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    if size_of(shape) > _STORED_ELEMENTS:
+        call.unsupported("more elements than a shape has")
+    call.emit_constant(np.take(data, indices, axis=axis))
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Shape": _shape,
+    "Size": _size,
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "Cast": _cast,
+    "Gather": _gather,
+}

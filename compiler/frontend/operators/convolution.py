@@ -1,0 +1,57 @@
+"""Convolutions of any rank: grouped, depthwise, dilated, strided, padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.frontend.call import Lowering, OperatorCall
+from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.windows import windowed_load, windows
+from compiler.graph.ir import Compute
+from compiler.index import Index
+from compiler.scalar import Load, apply
+
+
+def _conv(call: OperatorCall) -> None:
+    """Emit y[n, c, o...] = sum i, k... of x[n, group(c) + i, o*stride + k*dilation - pad ...] * w[c, i, k...]."""
+    x, w = call.value(0), call.value(1)
+    float_operands(call, x, w)
+    shape, weights, groups = call.shape(0), call.shape(1), call.integer("group", 1)
+    _check_shapes(call, shape, weights, groups)
+    slides = windows(call, shape[2:], weights[2:])
+    axes = output_axes((shape[0], weights[0], *(s.outputs for s in slides)))
+    inner = ReduceAxes()
+    channel = inner.index(weights[1])
+    taps = [inner.index(n) for n in weights[2:]]
+    batch, out_channel, *places = at(axes)
+    leading = (batch, _input_channel(out_channel, channel, weights, groups))
+    element = windowed_load(x, leading, list(zip(slides, places, taps, strict=True)), 0.0)
+    product = apply("mul", element, Load(w, (out_channel, channel, *taps)))
+    compute = reduced(axes, inner, "sum", product)
+    if not call.has(2):
+        return call.emit(compute)
+    bias = call.value(2)
+    float_operands(call, bias)
+    if call.shape(2) != (weights[0],):
+        call.reject(f"has a bias of shape {list(call.shape(2))} for {weights[0]} channels")
+    value = Load(call.intermediate(compute, "convolution"), at(axes))
+    return call.emit(Compute(axes, (), None, apply("add", value, Load(bias, (out_channel,)))))
+
+
+def _check_shapes(call: OperatorCall, x: tuple[int, ...], w: tuple[int, ...], groups: int) -> None:
+    if len(x) < 3 or len(w) != len(x):
+        call.reject(f"has an input of shape {list(x)} and weights of shape {list(w)}")
+    if groups < 1 or x[1] != w[1] * groups or w[0] % groups:
+        call.reject(f"has {groups} groups for {x[1]} channels and weights of shape {list(w)}")
+    kernel = call.ints("kernel_shape")
+    if kernel is not None and tuple(kernel) != w[2:]:
+        call.reject(f"has kernel_shape {kernel} and weights of shape {list(w)}")
+
+
+def _input_channel(out_channel: Index, channel: Index, weights: tuple[int, ...], groups: int) -> Index:
+    if groups == 1:
+        return channel
+    return (out_channel // (weights[0] // groups)) * weights[1] + channel
+
+
+LOWERINGS: Mapping[str, Lowering] = {"Conv": _conv}

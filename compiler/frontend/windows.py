@@ -1,0 +1,112 @@
+"""Sliding windows of convolutions and pooling: attributes, output sizes and the loads through a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.frontend.call import OperatorCall
+from compiler.index import Index
+from compiler.scalar import Bound, Const, Expr, Guard, Load
+
+_MOST = 1 << 31
+"""Strides, paddings and the like above this are nonsense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window that slides along one dimension of `size` elements, `outputs` times."""
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    outputs: int
+
+    def index(self, output: Index, tap: Index) -> Index:
+        """Position in the input; outside of it is padding."""
+        return output * self.stride + tap * self.dilation - self.before
+
+    @property
+    def pads(self) -> bool:
+        """Whether any position is outside of the input."""
+        last = (self.outputs - 1) * self.stride + (self.kernel - 1) * self.dilation - self.before
+        return self.before > 0 or last >= self.size
+
+    def taps_inside(self, *, padding_counts: bool) -> list[int]:
+        """For each output the number of taps in the input (or in the input and its padding)."""
+        low = -self.before if padding_counts else 0
+        high = self.size + (self.after if padding_counts else 0)
+        counts = []
+        for output in range(self.outputs):
+            start = output * self.stride - self.before
+            counts.append(sum(low <= start + tap * self.dilation < high for tap in range(self.kernel)))
+        return counts
+
+
+def windows(call: OperatorCall, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[Window, ...]:
+    """One Window per spatial dimension, from the attributes that Conv and pooling share; raises ModelError."""
+    rank = len(sizes)
+    strides = _numbers(call, "strides", rank, 1)
+    dilations = _numbers(call, "dilations", rank, 1)
+    _check_range(call, "kernel_shape", kernel, 1)
+    mode = call.text("auto_pad", "NOTSET")
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        call.reject(f"has the unknown auto_pad {mode[:20]!r}")
+    pads = _numbers(call, "pads", 2 * rank, 0) if mode == "NOTSET" else [0] * (2 * rank)
+    return tuple(
+        _window(call, mode, (sizes[d], kernel[d], strides[d], dilations[d], pads[d], pads[rank + d]))
+        for d in range(rank)
+    )
+
+
+def _numbers(call: OperatorCall, name: str, length: int, least: int) -> list[int]:
+    default = [least] * length
+    numbers = call.ints(name) or default
+    if len(numbers) != length:
+        call.reject(f"has {len(numbers)} {name} instead of {length}")
+    _check_range(call, name, numbers, least)
+    return numbers
+
+
+def _check_range(call: OperatorCall, name: str, numbers: Sequence[int], least: int) -> None:
+    if any(not least <= n < _MOST for n in numbers):
+        call.reject(f"has {name} {list(numbers)}")
+
+
+def _window(call: OperatorCall, mode: str, numbers: tuple[int, int, int, int, int, int]) -> Window:
+    size, kernel, stride, dilation, before, after = numbers
+    reach = (kernel - 1) * dilation + 1
+    if mode.startswith("SAME"):
+        outputs = -(-size // stride)
+        total = max((outputs - 1) * stride + reach - size, 0)
+        small, large = total // 2, total - total // 2
+        before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
+        return Window(size, kernel, stride, dilation, before, after, outputs)
+    room = size + before + after - reach
+    if room < 0:
+        call.reject(f"has a window of {reach} over {size + before + after} elements")
+    outputs = room // stride + 1
+    if call.integer("ceil_mode") and room % stride and outputs * stride < size + before:
+        # A window that would start in the padding behind the input is left out.
+        outputs += 1
+    return Window(size, kernel, stride, dilation, before, after, outputs)
+
+
+def windowed_load(
+    value: str,
+    leading: tuple[Index, ...],
+    slides: Sequence[tuple[Window, Index, Index]],
+    outside: float,
+) -> Expr:
+    """The element under a tap, `outside` in the padding. `slides`: window, output index and tap per dimension."""
+    spatial = [window.index(output, tap) for window, output, tap in slides]
+    load = Load(value, (*leading, *spatial))
+    bounds = tuple(
+        Bound(index, 0, window.size)
+        for index, (window, _, _) in zip(spatial, slides, strict=True)
+        if window.pads
+    )
+    return Guard(bounds, load, Const(outside)) if bounds else load

@@ -1,0 +1,26 @@
+"""`luthier serve`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from compiler.errors import InputError
+from luthier.cli import options
+
+
+def serve(
+    host: Annotated[str, typer.Option(metavar="H", help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="P", help="0 takes a free one")] = 8765,
+    database: options.Database = None,
+) -> None:
+    """Serve the REST interface and the tuning log; prints the URL and, once, a token. LUTHIER_TOKEN adds a token."""
+    try:
+        from service.serve import run_server
+    except ModuleNotFoundError as error:
+        msg = f"the server needs {error.name}; install it with: pip install 'luthier[service]'"
+        raise InputError(msg) from error
+    from service.settings import Settings
+
+    run_server(host, port, database, Settings().token_text)

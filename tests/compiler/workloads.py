@@ -1,0 +1,150 @@
+"""Small Workloads, one per kind of anchor, that the tests of the compiler share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.index import Index
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
+from compiler.symbol import axis
+from compiler.workload.ir import Operand, Stage, Workload
+
+
+def at(*names: str | int | Index) -> tuple[Index, ...]:
+    return tuple(Index.of(name) for name in names)
+
+
+def operand(name: str, *shape: int, constant: bool = False) -> Operand:
+    return Operand(name, at(*shape), DType.F32, constant)
+
+
+def anchored(
+    sizes: tuple[int, ...],
+    reduce_sizes: tuple[int, ...],
+    reducer: str,
+    body: Expr,
+    operands: tuple[Operand, ...],
+    finish: Callable[[Expr], Expr] = lambda value: value,
+) -> Workload:
+    """An anchor over s0.. and r0.., and the map `finish` that stores to y0."""
+    axes = tuple(axis(f"s{i}", size) for i, size in enumerate(sizes))
+    reduce_axes = tuple(axis(f"r{i}", size) for i, size in enumerate(reduce_sizes))
+    names = at(*(a.name for a in axes))
+    anchor = Stage("anchor", axes, reduce_axes, reducer, body, "t0", names)
+    epilogue = Stage("epilogue", axes, (), None, finish(Load("t0", names)), "y0", names)
+    return Workload(operands, (operand("t0", *sizes),), (operand("y0", *sizes),), (anchor, epilogue))
+
+
+def convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1) -> Workload:
+    """Channels-last, with bias, residual and ReLU."""
+    padded = (size - 1) * stride + kernel
+    data = Load("x0", (Index.of("s0") * stride + "r0", Index.of("s1") * stride + "r1", Index.of("r2")))
+    weights = Load("c0", at("s2", "r2", "r0", "r1"))
+
+    def finish(value: Expr) -> Expr:
+        biased = apply("add", value, Load("c1", at("s2")))
+        return apply("max", apply("add", biased, Load("x1", at("s0", "s1", "s2"))), Const(0.0))
+
+    operands = (
+        operand("x0", padded, padded, ic),
+        operand("x1", size, size, oc),
+        operand("c0", oc, ic, kernel, kernel, constant=True),
+        operand("c1", oc, constant=True),
+    )
+    body = apply("mul", data, weights)
+    return anchored((size, size, oc), (kernel, kernel, ic), "sum", body, operands, finish)
+
+
+def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
+    """A grouped 3x3 convolution: `ic` and `oc` channels in all."""
+    per_in, per_out = ic // groups, oc // groups
+    channel = (Index.of("s2") // per_out) * per_in + "r2"
+    data = Load("x0", (Index.of("s0") + "r0", Index.of("s1") + "r1", channel))
+    weights = Load("c0", at("s2", "r2", "r0", "r1"))
+    operands = (operand("x0", size + 2, size + 2, ic), operand("c0", oc, per_in, 3, 3, constant=True))
+    return anchored((size, size, oc), (3, 3, per_in), "sum", apply("mul", data, weights), operands)
+
+
+def depthwise(size: int, channels: int, stride: int = 1) -> Workload:
+    padded = (size - 1) * stride + 3
+    data = Load("x0", (Index.of("s0") * stride + "r0", Index.of("s1") * stride + "r1", Index.of("s2")))
+    weights = Load("c0", at("s2", 0, "r0", "r1"))
+    operands = (operand("x0", padded, padded, channels), operand("c0", channels, 1, 3, 3, constant=True))
+
+    def finish(value: Expr) -> Expr:
+        return apply("min", apply("max", value, Const(0.0)), Const(6.0))
+
+    return anchored((size, size, channels), (3, 3), "sum", apply("mul", data, weights), operands, finish)
+
+
+def matmul(m: int, n: int, k: int, *, constant: bool = True) -> Workload:
+    """`constant`: the second operand is [n, k] and known; else it is [k, n] and an input."""
+    second = Load("c0", at("s1", "r0")) if constant else Load("x1", at("r0", "s1"))
+    right = operand("c0", n, k, constant=True) if constant else operand("x1", k, n)
+    body = apply("mul", Load("x0", at("s0", "r0")), second)
+    return anchored((m, n), (k,), "sum", body, (operand("x0", m, k), right))
+
+
+def max_pool(size: int, channels: int) -> Workload:
+    """3x3, stride 2, padding 1 by a guard."""
+    row, column = Index.of("s0") * 2 + "r0" - 1, Index.of("s1") * 2 + "r1" - 1
+    bounds = (Bound(row, 0, size), Bound(column, 0, size))
+    body = Guard(bounds, Load("x0", (row, column, Index.of("s2"))), Const(float("-inf")))
+    out = (size - 1) // 2 + 1
+    return anchored((out, out, channels), (3, 3), "max", body, (operand("x0", size, size, channels),))
+
+
+def mean(points: int, channels: int) -> Workload:
+    def finish(value: Expr) -> Expr:
+        return apply("mul", value, Const(1.0 / points))
+
+    return anchored(
+        (channels,), (points,), "sum", Load("x0", at("r0", "s0")), (operand("x0", points, channels),), finish
+    )
+
+
+def row_sum(rows: int, columns: int) -> Workload:
+    """A reduction along the contiguous dimension."""
+    return anchored((rows,), (columns,), "sum", Load("x0", at("s0", "r0")), (operand("x0", rows, columns),))
+
+
+def mapped(body: Expr, sizes: tuple[int, ...], operands: tuple[Operand, ...]) -> Workload:
+    axes = tuple(axis(f"s{i}", size) for i, size in enumerate(sizes))
+    stage = Stage("map", axes, (), None, body, "y0", at(*(a.name for a in axes)))
+    return Workload(operands, (), (operand("y0", *sizes),), (stage,))
+
+
+def add_relu(rows: int, columns: int) -> Workload:
+    names = at("s0", "s1")
+    body = apply("max", apply("add", Load("x0", names), Load("x1", names)), Const(0.0))
+    return mapped(body, (rows, columns), (operand("x0", rows, columns), operand("x1", rows, columns)))
+
+
+def transpose(rows: int, columns: int) -> Workload:
+    return mapped(Load("x0", at("s1", "s0")), (rows, columns), (operand("x0", columns, rows),))
+
+
+KINDS: dict[str, Workload] = {
+    "convolution": convolution(7, 12, 37, 3),
+    "convolution_strided": convolution(5, 3, 20, 3, 2),
+    "pointwise": convolution(9, 27, 50, 1),
+    "grouped": grouped(6, 3, 12, 18),
+    "depthwise": depthwise(7, 35),
+    "depthwise_strided": depthwise(6, 16, 2),
+    "matmul": matmul(13, 53, 37),
+    "matmul_dynamic": matmul(9, 33, 21, constant=False),
+    "matrix_vector": matmul(1, 70, 29),
+    "max_pool": max_pool(11, 19),
+    "mean": mean(49, 45),
+    "row_sum": row_sum(11, 37),
+    "add_relu": add_relu(7, 45),
+    "transpose": transpose(10, 23),
+}
+
+
+def random_operands(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {o.name: rng.standard_normal(o.sizes).astype(o.dtype.numpy) for o in workload.operands}
