@@ -74,7 +74,7 @@ class Grid:
         if padded is not None:
             return padded
         inside = self.value(guard.inside, guarded=True)
-        outside = self.value(guard.outside, guarded=guarded)
+        outside = self.value(guard.outside, guarded=True)
         return np.where(self._mask(bounds), inside, outside)
 
     def _mask(self, bounds: list[Bound]) -> Array:

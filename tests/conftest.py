@@ -67,22 +67,39 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    """`cli("compile", "x.onnx", …)` runs the command line in a process of its own, in `tmp_path`."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """`cli("compile", "x.onnx", …)` runs the command line in this process, in `tmp_path`."""
+    from luthier.cli.main import main
 
-    def run(
-        *arguments: str | Path, timeout_s: float = 120.0, stdin: str = ""
-    ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "luthier", *map(str, arguments)]
-        return subprocess.run(
-            command, cwd=tmp_path, env={**env, **_luthier_environment()}, input=stdin, capture_output=True, text=True,
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = ["luthier", *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", command)
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        output = capfd.readouterr()
+        return subprocess.CompletedProcess(command, int(end.value.code or 0), output.out, output.err)
 
     return run
 
 
-def _luthier_environment() -> dict[str, str]:
-    """What the test has set by the time it runs the command."""
-    return {name: value for name, value in os.environ.items() if name.startswith(("LUTHIER_", "XDG_"))}
+@pytest.fixture
+def cli_process(tmp_path: Path) -> Cli:
+    """The same in a process of its own."""
+
+    def run(*arguments: str | Path, timeout_s: float = 300.0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "luthier", *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    return run

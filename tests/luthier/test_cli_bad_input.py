@@ -20,7 +20,7 @@ def _model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray] | None 
         nodes,
         "test",
         [value("x", TensorProto.FLOAT, [2, 8])],
-        [value("y", TensorProto.FLOAT, None)],
+        [value("y", TensorProto.FLOAT, [2, 8])],
         [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -156,6 +156,11 @@ def test_an_unreachable_database_is_named_without_its_password(cli: Cli, good: P
 def test_an_unwritable_report_folder_is_refused_before_any_work(cli: Cli, good: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     _refused(cli("tune", good, "--trials", "1", "--report", "file/report"), 1, "file")
+
+
+def test_a_process_ends_with_the_same_status(cli_process: Cli) -> None:
+    _refused(cli_process("compile", "nothing.onnx", "-o", "out.luthier", "--json"), 1, "nothing.onnx")
+    _refused(cli_process("compile", "nothing.onnx"), 2, "--output")
 
 
 def test_a_command_is_needed(cli: Cli) -> None:

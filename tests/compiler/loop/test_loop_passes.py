@@ -1,0 +1,92 @@
+"""Simplify and peel keep what a nest computes; the interpreter is the judge."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.evaluate import reference_outputs
+from compiler.index import Index
+from compiler.loop.interpreter import interpret
+from compiler.loop.ir import Extent, For, LoopKind, LoopNest, walk_statements
+from compiler.loop.peel import peel
+from compiler.loop.simplify import simplify
+from compiler.schedule.lower import lower
+from compiler.schedule.primitives import replay
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from compiler.workload.ir import Workload
+from tests.compiler.execute import relative_error
+from tests.compiler.workloads import KINDS, convolution, depthwise, matmul, random_operands
+
+
+def run(nest: LoopNest, workload: Workload) -> np.ndarray:
+    operands = random_operands(workload)
+    arrays = {"y0": np.full(workload.outputs[0].sizes, np.nan, np.float32)}
+    for buffer in nest.params:
+        if buffer.role != "output":
+            source = operands[buffer.name]
+            arrays[buffer.name] = source if buffer.packing is None else buffer.packing.apply(source)
+    interpret(nest, arrays)
+    return arrays["y0"]
+
+
+def scheduled(workload: Workload, seed: int, target: str) -> LoopNest:
+    space = build_space(workload, PRESETS[target], 2)
+    return lower(replay(workload, space.schedule(space.sample(random.Random(seed)))), "nest")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_passes_keep_the_result_and_are_idempotent(kind: str) -> None:
+    workload = KINDS[kind]
+    if workload.operations > 300_000:
+        pytest.skip("too long for the interpreter")
+    nest = scheduled(workload, 1, "x86-64-v3")
+    expected = reference_outputs(workload, random_operands(workload))["y0"]
+    simple = simplify(nest)
+    peeled = peel(simple)
+    assert simplify(simple) is simple
+    assert peel(peeled) is peeled
+    for version in (nest, simple, peeled):
+        assert relative_error(run(version, workload), expected) < 1e-5
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    size=st.integers(1, 4),
+    ic=st.integers(1, 5),
+    oc=st.integers(1, 19),
+    kernel=st.sampled_from((1, 2, 3)),
+    stride=st.integers(1, 2),
+    seed=st.integers(0, 1000),
+    target=st.sampled_from(sorted(PRESETS)),
+)
+def test_any_shape_under_any_schedule(
+    size: int, ic: int, oc: int, kernel: int, stride: int, seed: int, target: str
+) -> None:
+    workload = convolution(size, ic, oc, kernel, stride)
+    expected = reference_outputs(workload, random_operands(workload))["y0"]
+    nest = peel(simplify(scheduled(workload, seed, target)))
+    assert relative_error(run(nest, workload), expected) < 1e-5
+
+
+@pytest.mark.parametrize("workload", [matmul(13, 53, 7), depthwise(7, 35), convolution(7, 3, 37, 3)])
+def test_edges_are_vectors_with_known_extents(workload: Workload) -> None:
+    """Ragged extents never leave a vector or unrolled loop whose extent is only known at run time."""
+    for seed in range(20):
+        nest = peel(simplify(scheduled(workload, seed, "x86-64-v4")))
+        copied = (LoopKind.VECTOR, LoopKind.UNROLLED)
+        loops = [s for s in walk_statements(nest.body) if isinstance(s, For)]
+        unrolled = {loop.var for loop in loops if loop.kind in copied}
+        for loop in loops:
+            if loop.kind in copied and loop.extent.bound is not None:
+                assert loop.extent.bound.names() <= unrolled
+
+
+def test_extent_texts() -> None:
+    assert str(Extent(4)) == "4"
+    assert str(Extent(4, Index.of("i") * -4 + 10)) == "min(4, -i*4 + 10)"

@@ -1,0 +1,104 @@
+"""Each primitive: the printed nest after every step, and one sentence where a step is not legal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.loop.ir import LoopKind
+from compiler.loop.printer import print_nest
+from compiler.loop.simplify import simplify
+from compiler.schedule.lower import lower
+from compiler.schedule.primitives import apply_step, replay, states
+from compiler.schedule.schedule import Schedule, schedule_from_json
+from compiler.schedule.state import initial_state
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from tests.compiler.workloads import convolution, depthwise, matmul
+
+Golden = Callable[[str, str], None]
+
+TILE: tuple[Step, ...] = (
+    Algorithm("direct"),
+    Split("epilogue", "s0", 3),
+    Split("epilogue", "s1", 8),
+    Reorder("epilogue", ("s1.o", "s0.o", "s0.i", "s1.i")),
+    ComputeAt("anchor", "epilogue", "s0.o"),
+    Split("anchor", "r0", 2),
+    Reorder("anchor", ("r0.o", "r0.i", "s0", "s1")),
+    Fuse("epilogue", "s1.o", "s0.o"),
+    Bind("epilogue", "s1.o*s0.o", LoopKind.PARALLEL),
+    Bind("anchor", "s0", LoopKind.UNROLLED),
+    Bind("anchor", "s1", LoopKind.VECTOR),
+    Pack("anchor", "c0"),
+)
+
+
+def test_the_nest_after_every_step(golden: Golden) -> None:
+    texts = []
+    for step, state in states(matmul(7, 20, 5), Schedule(TILE)):
+        nest = simplify(lower(state, "matmul"))
+        texts.append(f"# {step if step is not None else 'the plain nest'}\n{print_nest(nest)}")
+    golden("\n".join(texts), "schedule/matmul_steps")
+
+
+@pytest.mark.parametrize("name", ["convolution", "depthwise"])
+def test_the_default_nest(name: str, golden: Golden) -> None:
+    workload = {"convolution": convolution(7, 8, 20, 3), "depthwise": depthwise(5, 12)}[name]
+    space = build_space(workload, PRESETS["x86-64-v3"], 2)
+    state = replay(workload, space.schedule(space.default))
+    golden(print_nest(simplify(lower(state, name))), f"schedule/default_{name}")
+
+
+ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
+    "unknown stage": ((Split("nowhere", "s0", 2),), "has no stage 'nowhere'"),
+    "unknown loop": ((Split("anchor", "s9", 2),), "has no loop 's9'"),
+    "factor 0": ((Split("anchor", "s0", 0),), "at least 1"),
+    "split of a bound loop": (
+        (Bind("anchor", "r0", LoopKind.UNROLLED), Split("anchor", "r0", 2)),
+        "split before binding",
+    ),
+    "fuse of distant loops": ((Fuse("anchor", "s0", "r0"),), "directly inside"),
+    "fuse across the reduction": ((Fuse("anchor", "s1", "r0"),), "one reduces"),
+    "reorder with a repeat": ((Reorder("anchor", ("s0", "s0")),), "named twice"),
+    "tile outside what it depends on": (
+        (Split("epilogue", "s0", 3), Reorder("epilogue", ("s0.i", "s0.o"))),
+        "must stand inside",
+    ),
+    "vector that is not innermost": ((Bind("epilogue", "s0", LoopKind.VECTOR),), "only the innermost"),
+    "vector of odd length": ((Bind("epilogue", "s1", LoopKind.VECTOR),), "power of two"),
+    "parallel reduction": ((Bind("anchor", "r0", LoopKind.PARALLEL),), "it reduces"),
+    "parallel inside": ((Bind("epilogue", "s1", LoopKind.PARALLEL),), "outermost"),
+    "GPU binding": ((Bind("epilogue", "s0", LoopKind.THREAD),), "no Target uses"),
+    "attach after other steps": (
+        (Split("anchor", "s0", 2), ComputeAt("anchor", "epilogue", "s0")),
+        "attach it first",
+    ),
+    "attach the output": ((ComputeAt("epilogue", "anchor", "s0"),), "read elsewhere"),
+    "pack an input": ((Pack("anchor", "x0"),), "only a constant"),
+    "late algorithm": ((Split("anchor", "s0", 2), Algorithm("direct")), "must be the first"),
+    "unknown algorithm": ((Algorithm("magic"),), "unknown algorithm"),
+}
+
+
+@pytest.mark.parametrize("case", ILLEGAL)
+def test_an_illegal_step_is_refused(case: str) -> None:
+    steps, message = ILLEGAL[case]
+    with pytest.raises(ScheduleError, match=message):
+        replay(matmul(7, 20, 5), Schedule(steps))
+
+
+def test_a_step_leaves_the_state_before_it_alone() -> None:
+    before = initial_state(matmul(7, 20, 5))
+    text = print_nest(lower(before, "matmul"))
+    apply_step(before, Split("anchor", "s0", 3))
+    assert print_nest(lower(before, "matmul")) == text
+
+
+@pytest.mark.parametrize("data", [None, {}, [1], [{"step": "Explode"}], [{"step": "Split", "stage": "a"}]])
+def test_malformed_schedules_are_refused(data: object) -> None:
+    with pytest.raises(ValueError, match="schedule|step"):
+        schedule_from_json(data)
