@@ -41,7 +41,7 @@ bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='--threads 2 mlp re
 golden: $(STAMP) ## Rewrite the golden texts; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden $(ARGS)
 
-up: ## Start PostgreSQL, the migration and the server in containers (needs LUTHIER_POSTGRES_PASSWORD)
+up: ## Start PostgreSQL, the migration and the server in containers (needs LUTHIER_POSTGRES_PASSWORD, LUTHIER_TOKEN)
 	docker compose up --build --detach --wait
 
 down: ## Stop the containers; the data stays

@@ -74,7 +74,7 @@ def get_target(name: str | Target | None) -> Target:
 @cache
 def native_target() -> Target:
     """This machine, as the operating system and LLVM describe it."""
-    import llvmlite.binding as llvm  # noqa: PLC0415  (a compile-free import must not load LLVM)
+    import llvmlite.binding as llvm
 
     features = tuple(sorted(f for f, on in llvm.get_host_cpu_features().items() if on))
     vector_bytes, registers = _vector_shape(platform.machine(), features)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.frontend.embed import model_bytes
-from compiler.pipeline import load_graph
 from luthier.build import BuildOptions, checked_integer, checked_number, open_log
 from luthier.report.report import TuningReport
 from service.tuning import TuneRequest, tune_model
@@ -36,7 +35,6 @@ def run_job(
         LuthierError: see `luthier.tune`; a bad model or option is refused before anything is written.
     """
     data, name = model_bytes(model)
-    load_graph(model, options.shapes)
     request = TuneRequest(
         model=data,
         name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -24,6 +25,10 @@ MIN_TOKEN_CHARS = 16
 _SHUTDOWN_S = 5
 
 
+Announce = Callable[[str, str | None, str], None]
+"""Takes the URL, the fresh token (None where one is known already), and the database without its password."""
+
+
 class _Server(uvicorn.Server):
     """A server that tells open event streams to end as soon as it is asked to stop."""
 
@@ -41,16 +46,17 @@ def run_server(
     port: int = DEFAULT_PORT,
     database_url: str | None = None,
     token: str | None = None,
+    announce: Announce | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; a running job then goes back into the queue.
-
-    Prints the URL, and a fresh token where none is known yet, each on a line of its own.
 
     Args:
         host: address to listen on; one that others can reach needs a token first.
         port: 0 takes a free one.
         database_url: the tuning log; None for the default.
         token: accept this one too.
+        announce: is told once where the server listens; by default the URL, and a fresh token where none is known
+            yet, are printed, each on a line of its own.
 
     Raises:
         InputError: host, port or token cannot be used.
@@ -65,9 +71,7 @@ def run_server(
         services = _services(database, url, settings.cache_folder)
         bound = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        _say(f"http://{shown}:{bound}")
-        if fresh is not None:
-            _say(f"token: {fresh}")
+        (announce or _announce)(f"http://{shown}:{bound}", fresh, database.url)
         config = uvicorn.Config(
             create_app(services),
             log_level="warning",
@@ -138,6 +142,6 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
+def _announce(url: str, token: str | None, _database: str) -> None:
+    sys.stdout.write(f"{url}\n" if token is None else f"{url}\ntoken: {token}\n")
     sys.stdout.flush()

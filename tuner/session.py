@@ -136,7 +136,7 @@ class TuningSession:
         if enough and run.record is not None and run.record.codegen_epoch == CODEGEN_EPOCH:
             run.cached = True
             self._scheduler.finish(place)
-            self._emit(run.task_event())
+            self._progress(run.task_event())
 
     def _next_batch(self) -> tuple[TaskRun, list[Candidate]] | None:
         """The next Task and its candidates; None when trials, time or Tasks are used up."""
@@ -155,18 +155,20 @@ class TuningSession:
 
     def _affordable_trials(self) -> float:
         pending = sum(run.needs_final for run in self._runs)
-        return self._deadline.affordable_trials(self._clock.elapsed_s, self._trials, pending)
+        return self._deadline.affordable_trials(self._clock.elapsed_s, pending)
 
     def _measure(self, run: TaskRun, candidates: Sequence[Candidate]) -> None:
         """Measure a batch, make it durable, learn from it."""
+        start_s = self._clock.elapsed_s
         results = self._bench.measure(run.task, candidates)
+        self._deadline.measured(len(candidates), self._clock.elapsed_s - start_s)
         batch = list(zip(candidates, results, strict=True))
         device, seed = self._bench.device, self._options.measure.seed
         with self._clock.phase("store"):
             trials = [Trial(run.task.key, c.schedule, r, device, seed) for c, r in batch]
             self._log.append_trials(trials, self._job)
         for event in run.observe(batch, self._clock.elapsed_s):
-            self._emit(event)
+            self._progress(event)
         self._learner.observe(run.task, batch)
         self._learner.train_if_due()
         place = self._runs.index(run)
@@ -201,7 +203,7 @@ class TuningSession:
         untuned_s = next((m.median_s for c, m in timed if c.digest == run.default.digest), None)
         provenance = {"stage": "final", "compared": [candidate.digest for candidate in finalists]}
         self._keep(run, settle(timed, run.default), untuned_s, provenance)
-        self._emit(run.task_event())
+        self._progress(run.task_event())
 
     def _keep(self, run: TaskRun, winner: Timed, untuned_s: float | None, provenance: dict[str, Any]) -> None:
         """Put a record; where the log keeps another one, that is the Task's from now on."""
@@ -222,13 +224,6 @@ class TuningSession:
             else:
                 run.record = self._log.records([run.task.key]).get(run.task.key, run.record)
 
-    @property
-    def _trials(self) -> int:
-        return sum(run.trials for run in self._runs)
-
-    def _emit(self, event: Event) -> None:
-        self._progress(event)
-
     def _state(self, state: str, **more: str) -> None:
         data = {
             "state": state,
@@ -243,7 +238,7 @@ class TuningSession:
             tasks=tuple(run.result() for run in self._runs),
             phase_seconds=self._clock.seconds(),
             records_added=sum(run.replaced for run in self._runs),
-            trials=self._trials,
+            trials=sum(run.trials for run in self._runs),
             failed_trials=sum(run.failed for run in self._runs),
             cost_model=self._learner.report(),
             cancelled=cancelled,

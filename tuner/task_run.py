@@ -63,8 +63,8 @@ class TaskRun:
 
     @property
     def untuned_s(self) -> float | None:
-        """Time of the default: from the final comparison where there was one, else from its trial."""
-        if self.record is not None and self.record.untuned_s > 0 and (self.settled or self.cached):
+        """Time of the default: from the comparison that the record came out of, else from its trial."""
+        if self.record is not None and self.record.untuned_s > 0 and not self.needs_final and self._has_final_record:
             return self.record.untuned_s
         trial = self.trial_of(self.default)
         return None if trial is None else trial.median_s

@@ -1,29 +1,14 @@
-"""The program around the kernels: one LLVM module that calls them in order, by a team of native threads.
+"""The program around the kernels: one function that calls them in order, for every member of a team alike.
 
-    void  program_run(team, table)          one run; the caller is member 0 of the team
-    i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here
-    i32   team_start(team)                  make the other members; 0, or the error of pthread_create
-    void  team_stop(team)                   end and join them
+    void  program(team, table, id, size)    the share of member `id` of `size`
 
 `table` is an array of pointers; each Call names the slots that hold its buffers. The team enters the whole program
 together and meets at a barrier after each kernel (SPMD); every member computes its static share of the parallel loop.
-Between runs the members spin for a bounded time, then sleep on a futex; a barrier that waits long yields the core.
-
-The team's state is TEAM_BYTES of zeroed memory with the size stored at SIZE_OFFSET; words that different members
-write lie on cache lines of their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from compiler.errors import TargetError
-from compiler.target import Target
-
-SIZE_OFFSET = 256
-MEMBER_OFFSET = 320
-MEMBER_BYTES = 64
-SPINS_BEFORE_SLEEP = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +20,17 @@ class Call:
     parallel_extent: int
 
 
-def team_bytes(threads: int) -> int:
-    """Size of the state of a team."""
-    return MEMBER_OFFSET + MEMBER_BYTES * threads
-
-
-def emit_program(calls: tuple[Call, ...], target: Target) -> str:
-    """The program's IR module; raises TargetError where the system has no threads that we know."""
-    arch = target.triple.split("-", maxsplit=1)[0]
-    if arch not in _FUTEX or "linux" not in target.triple:
-        msg = f"no native thread team for {target.triple}; compile for a Linux target on x86_64 or aarch64"
-        raise TargetError(msg)
+def emit_program(calls: tuple[Call, ...]) -> str:
+    """The program's IR module."""
     declared = {f"declare void @{c.symbol}({', '.join(['ptr'] * len(c.slots))}, i64, i64)" for c in calls}
-    fixed = _TEAM.replace("$FUTEX", str(_FUTEX[arch])).replace("$PAUSE", _PAUSE[arch])
-    fixed = fixed.replace("$SPINS", str(SPINS_BEFORE_SLEEP)).replace(
-        "$DECLARE_PAUSE", _PAUSE_DECLARATION[arch]
-    )
-    return "\n".join([*sorted(declared), fixed, _program(calls)])
+    return "\n".join([*sorted(declared), "declare void @team_barrier(ptr)", _program(calls)])
 
 
 def _program(calls: tuple[Call, ...]) -> str:
-    lines = ["define internal void @program(ptr %team, ptr %table, i64 %id, i64 %size) {", "entry:"]
+    lines = ["define void @program(ptr %team, ptr %table, i64 %id, i64 %size) {", "entry:"]
     for number, call in enumerate(calls):
         if number:
-            lines.append("  call void @barrier(ptr %team)")
+            lines.append("  call void @team_barrier(ptr %team)")
         lines += _share(number, call.parallel_extent)
         arguments = []
         for place, slot in enumerate(call.slots):
@@ -79,244 +51,3 @@ def _share(number: int, extent: int) -> list[str]:
         f"  %e{number}.n = add i64 %b{number}.n, {extent}",
         f"  %end{number} = udiv i64 %e{number}.n, %size",
     ]
-
-
-_FUTEX = {"x86_64": 202, "aarch64": 98}
-_PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}
-_PAUSE_DECLARATION = {
-    "x86_64": "declare void @llvm.x86.sse2.pause()",
-    "aarch64": "declare void @llvm.aarch64.hint(i32)",
-}
-
-# team:   0 i32 generation | 64 i32 pending | 128 i32 arrived | 192 i32 phase
-#         256 i32 size, 260 i32 sleepers, 264 i32 stop, 272 ptr table | 320 members of 64 bytes
-# member: 0 ptr team, 8 i64 id, 16 i64 thread
-_TEAM = """
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_join(i64, ptr)
-declare i32 @sched_yield()
-declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
-$DECLARE_PAUSE
-
-define internal void @barrier(ptr %team) {
-entry:
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %arrived.p = getelementptr i8, ptr %team, i64 128
-  %phase.p = getelementptr i8, ptr %team, i64 192
-  %size = load i32, ptr %size.p, align 4
-  %alone = icmp eq i32 %size, 1
-  br i1 %alone, label %done, label %arrive
-arrive:
-  %phase = load atomic i32, ptr %phase.p acquire, align 4
-  %before = atomicrmw add ptr %arrived.p, i32 1 acq_rel
-  %now = add i32 %before, 1
-  %last = icmp eq i32 %now, %size
-  br i1 %last, label %open, label %wait
-open:
-  store atomic i32 0, ptr %arrived.p monotonic, align 4
-  %next = add i32 %phase, 1
-  store atomic i32 %next, ptr %phase.p release, align 4
-  ret void
-wait:
-  %spins = phi i32 [ 0, %arrive ], [ %spins.next, %again ], [ 0, %yielded ]
-  $PAUSE
-  %seen = load atomic i32, ptr %phase.p acquire, align 4
-  %same = icmp eq i32 %seen, %phase
-  br i1 %same, label %waiting, label %done
-waiting:
-  %spins.next = add i32 %spins, 1
-  %long = icmp ugt i32 %spins.next, $SPINS
-  br i1 %long, label %yield, label %again
-again:
-  br label %wait
-yield:
-  %y = call i32 @sched_yield()
-  br label %yielded
-yielded:
-  br label %wait
-done:
-  ret void
-}
-
-define internal ptr @member_main(ptr %member) {
-entry:
-  %team = load ptr, ptr %member, align 8
-  %id.p = getelementptr i8, ptr %member, i64 8
-  %id = load i64, ptr %id.p, align 8
-  %pending.p = getelementptr i8, ptr %team, i64 64
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %sleepers.p = getelementptr i8, ptr %team, i64 260
-  %stop.p = getelementptr i8, ptr %team, i64 264
-  %table.p = getelementptr i8, ptr %team, i64 272
-  br label %idle
-idle:
-  %last = phi i32 [ 0, %entry ], [ %generation, %work ]
-  br label %spin
-spin:
-  %n = phi i32 [ 0, %idle ], [ %n.next, %again ], [ 0, %sleep ]
-  %generation = load atomic i32, ptr %team acquire, align 4
-  %new = icmp ne i32 %generation, %last
-  br i1 %new, label %called, label %waiting
-waiting:
-  %n.next = add i32 %n, 1
-  %tired = icmp ugt i32 %n.next, $SPINS
-  br i1 %tired, label %sleep, label %again
-again:
-  $PAUSE
-  br label %spin
-sleep:
-  %s0 = atomicrmw add ptr %sleepers.p, i32 1 seq_cst
-  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %team, i32 128, i32 %last, ptr null, ptr null, i32 0)
-  %s1 = atomicrmw sub ptr %sleepers.p, i32 1 seq_cst
-  br label %spin
-called:
-  %stop = load i32, ptr %stop.p, align 4
-  %ends = icmp ne i32 %stop, 0
-  br i1 %ends, label %finish, label %work
-work:
-  %table = load ptr, ptr %table.p, align 8
-  %size32 = load i32, ptr %size.p, align 4
-  %size = zext i32 %size32 to i64
-  call void @program(ptr %team, ptr %table, i64 %id, i64 %size)
-  %left = atomicrmw sub ptr %pending.p, i32 1 release
-  br label %idle
-finish:
-  ret ptr null
-}
-
-define internal void @call_members(ptr %team) {
-entry:
-  %sleepers.p = getelementptr i8, ptr %team, i64 260
-  %g = atomicrmw add ptr %team, i32 1 seq_cst
-  %asleep = load atomic i32, ptr %sleepers.p seq_cst, align 4
-  %wake = icmp ne i32 %asleep, 0
-  br i1 %wake, label %ring, label %done
-ring:
-  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %team, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  br label %done
-done:
-  ret void
-}
-
-define i32 @team_start(ptr %team) {
-entry:
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %size32 = load i32, ptr %size.p, align 4
-  %size = zext i32 %size32 to i64
-  br label %next
-next:
-  %id = phi i64 [ 1, %entry ], [ %id.next, %made ]
-  %more = icmp slt i64 %id, %size
-  br i1 %more, label %make, label %done
-make:
-  %offset = mul i64 %id, 64
-  %place = add i64 %offset, 320
-  %member = getelementptr i8, ptr %team, i64 %place
-  store ptr %team, ptr %member, align 8
-  %id.p = getelementptr i8, ptr %member, i64 8
-  store i64 %id, ptr %id.p, align 8
-  %thread.p = getelementptr i8, ptr %member, i64 16
-  %failed = call i32 @pthread_create(ptr %thread.p, ptr null, ptr @member_main, ptr %member)
-  %id.next = add i64 %id, 1
-  %ok = icmp eq i32 %failed, 0
-  br i1 %ok, label %made, label %short
-made:
-  br label %next
-short:
-  %made32 = trunc i64 %id to i32
-  store i32 %made32, ptr %size.p, align 4
-  ret i32 %failed
-done:
-  ret i32 0
-}
-
-define void @team_stop(ptr %team) {
-entry:
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %stop.p = getelementptr i8, ptr %team, i64 264
-  %size32 = load i32, ptr %size.p, align 4
-  %size = zext i32 %size32 to i64
-  store i32 1, ptr %stop.p, align 4
-  call void @call_members(ptr %team)
-  br label %next
-next:
-  %id = phi i64 [ 1, %entry ], [ %id.next, %join ]
-  %more = icmp slt i64 %id, %size
-  br i1 %more, label %join, label %done
-join:
-  %offset = mul i64 %id, 64
-  %place = add i64 %offset, 336
-  %thread.p = getelementptr i8, ptr %team, i64 %place
-  %thread = load i64, ptr %thread.p, align 8
-  %j = call i32 @pthread_join(i64 %thread, ptr null)
-  %id.next = add i64 %id, 1
-  br label %next
-done:
-  ret void
-}
-
-define void @program_run(ptr %team, ptr %table) {
-entry:
-  %pending.p = getelementptr i8, ptr %team, i64 64
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %table.p = getelementptr i8, ptr %team, i64 272
-  %size32 = load i32, ptr %size.p, align 4
-  %size = zext i32 %size32 to i64
-  %others = sub i32 %size32, 1
-  %alone = icmp eq i32 %others, 0
-  br i1 %alone, label %mine, label %call
-call:
-  store ptr %table, ptr %table.p, align 8
-  store atomic i32 %others, ptr %pending.p monotonic, align 4
-  call void @call_members(ptr %team)
-  br label %mine
-mine:
-  call void @program(ptr %team, ptr %table, i64 0, i64 %size)
-  br i1 %alone, label %done, label %join
-join:
-  %spins = phi i32 [ 0, %mine ], [ %spins.next, %again ], [ 0, %yield ]
-  %left = load atomic i32, ptr %pending.p acquire, align 4
-  %busy = icmp ne i32 %left, 0
-  br i1 %busy, label %waiting, label %done
-waiting:
-  %spins.next = add i32 %spins, 1
-  %long = icmp ugt i32 %spins.next, $SPINS
-  br i1 %long, label %yield, label %again
-again:
-  $PAUSE
-  br label %join
-yield:
-  %y = call i32 @sched_yield()
-  br label %join
-done:
-  ret void
-}
-
-define i64 @program_time(ptr %team, ptr %table, i64 %runs) {
-entry:
-  %t0 = alloca [2 x i64], align 8
-  %t1 = alloca [2 x i64], align 8
-  %c0 = call i32 @clock_gettime(i32 1, ptr %t0)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  call void @program_run(ptr %team, ptr %table)
-  %i.next = add i64 %i, 1
-  %more = icmp slt i64 %i.next, %runs
-  br i1 %more, label %loop, label %done
-done:
-  %c1 = call i32 @clock_gettime(i32 1, ptr %t1)
-  %s0 = load i64, ptr %t0, align 8
-  %s1 = load i64, ptr %t1, align 8
-  %n0.p = getelementptr i8, ptr %t0, i64 8
-  %n1.p = getelementptr i8, ptr %t1, i64 8
-  %n0 = load i64, ptr %n0.p, align 8
-  %n1 = load i64, ptr %n1.p, align 8
-  %s = sub i64 %s1, %s0
-  %ns = mul i64 %s, 1000000000
-  %n = sub i64 %n1, %n0
-  %total = add i64 %ns, %n
-  ret i64 %total
-}
-"""

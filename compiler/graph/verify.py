@@ -92,8 +92,8 @@ def _verify_load(node: Node, load: Load, bounds: Bounds, kind: TensorType, range
         low, high = narrowed(index, bounds, ranges)
         if low >= 0 and high < extent.const:
             continue
-        # A bound on other expressions of the same axes may still protect it; that is not decided here.
-        if not any(index.names() & bound.index.names() for bound in bounds):
+        # Bounds on other expressions of the same axes may still protect it; that is not decided here.
+        if not any(index.names() & b.index.names() and (index - b.index).terms for b in bounds):
             raise _error(node, f"reads {load.buffer!r} at {index} in {low}..{high} of {extent}")
 
 

@@ -1,7 +1,7 @@
 """The `.luthier` file: an Image as bytes.
 
 "LUTHIER1" | header length, 8 bytes little-endian | SHA-256 of all that follows, 32 bytes
-header (JSON) | blobs, each aligned to 64 bytes: the program, the kernels' objects, the packed constants
+header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the kernels' objects, the packed constants
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALIGN = 64
 
 def image_bytes(image: Image) -> bytes:
     """The file's content."""
-    blobs = [image.program, *(k.object_code for k in image.kernels.values())]
+    blobs = [image.program, image.team, *(k.object_code for k in image.kernels.values())]
     blobs += [array.tobytes() for array in image.constants]
     header = json.dumps({**_header(image), "blobs": [len(b) for b in blobs]}, sort_keys=True).encode()
     body = bytearray(header)
@@ -108,11 +108,11 @@ def _image(header: dict[str, Any], body: memoryview, start: int) -> Image:
     count = len(header["kernels"])
     kernels = [
         kernel_from_json(data, bytes(code))
-        for data, code in zip(header["kernels"], blobs[1 : 1 + count], strict=True)
+        for data, code in zip(header["kernels"], blobs[2 : 2 + count], strict=True)
     ]
     constants = tuple(
         np.frombuffer(blob, DType(dtype).numpy).reshape(shape)
-        for (shape, dtype), blob in zip(header["constants"], blobs[1 + count :], strict=True)
+        for (shape, dtype), blob in zip(header["constants"], blobs[2 + count :], strict=True)
     )
     return Image(
         name=header["name"],
@@ -122,6 +122,7 @@ def _image(header: dict[str, Any], body: memoryview, start: int) -> Image:
         threads=header["threads"],
         kernels={k.symbol: k for k in kernels},
         program=bytes(blobs[0]),
+        team=bytes(blobs[1]),
         calls=tuple(KernelCall(symbol, tuple(slots), name) for symbol, slots, name in header["calls"]),
         slots=tuple(Slot(kind, where) for kind, where in header["slots"]),
         constants=constants,

@@ -1,6 +1,6 @@
 """Image: a compiled model as plain data, before it is loaded into a process or after it was saved.
 
-image ::= Image(inputs, outputs, target, threads, kernels, program, calls, slots, constants, memory, lookups)
+image ::= Image(inputs, outputs, target, threads, kernels, program, team, calls, slots, constants, memory, lookups)
 slot  ::= Slot(kind, where)     kind: input | output | constant (number), arena | zeroed (byte offset)
 """
 
@@ -67,6 +67,7 @@ class Image:
     threads: int
     kernels: dict[str, Kernel]
     program: bytes
+    team: bytes
     calls: tuple[KernelCall, ...]
     slots: tuple[Slot, ...]
     constants: tuple[np.ndarray[Any, Any], ...]

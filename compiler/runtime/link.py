@@ -12,6 +12,7 @@ from compiler.codegen.program import Call, emit_program
 from compiler.graph.ir import TensorType
 from compiler.packing import Packing
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
+from compiler.runtime.loader import team_object
 from compiler.runtime.memory_plan import MemoryPlan, plan_memory
 from compiler.target import Target
 from compiler.workload.program import Program, Subgraph
@@ -31,7 +32,8 @@ def link(
         target=target,
         threads=threads,
         kernels={k.symbol: k for k in kernels},
-        program=emit_object(emit_program(raw, target), target),
+        program=emit_object(emit_program(raw), target),
+        team=team_object(target),
         calls=calls,
         slots=tuple(linker.slots),
         constants=tuple(linker.constants),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -12,11 +13,18 @@ import numpy as np
 
 from compiler.codegen.kernel import Kernel
 from compiler.codegen.llvm import emit_object, initialise
-from compiler.codegen.program import SIZE_OFFSET, Call, emit_program, team_bytes
+from compiler.codegen.program import Call, emit_program
+from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.errors import CompileError, InputError
 from compiler.target import Target, native_target
 
 _LOAD_LOCK = threading.Lock()
+
+
+@cache
+def team_object(target: Target) -> bytes:
+    """The team's object code, compiled once per process."""
+    return emit_object(emit_team(target), target)
 
 
 class LoadedProgram:
@@ -25,14 +33,14 @@ class LoadedProgram:
     The code lives as long as this object and every Execution made from it.
     """
 
-    def __init__(self, objects: Mapping[str, bytes], program: bytes) -> None:
-        """Load the kernels' objects (by symbol) and the program's. Raises CompileError where LLVM refuses them."""
+    def __init__(self, objects: Sequence[bytes]) -> None:
+        """Load the objects of the kernels, the program and the team. Raises CompileError where LLVM refuses them."""
         with _LOAD_LOCK:
             initialise()
             machine = llvm.Target.from_triple(native_target().triple).create_target_machine()
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
             try:
-                for code in (*objects.values(), program):
+                for code in objects:
                     self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
                 self._engine.finalize_object()
             except RuntimeError as error:
@@ -96,8 +104,9 @@ class LoadedKernel:
     def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
         """Load the kernel into this process."""
         call = Call(kernel.symbol, tuple(range(len(kernel.params))), kernel.parallel_extent)
-        program = emit_object(emit_program((call,), target or native_target()), target or native_target())
-        loaded = LoadedProgram({kernel.symbol: kernel.object_code}, program)
+        target = target or native_target()
+        program = emit_object(emit_program((call,)), target)
+        loaded = LoadedProgram([kernel.object_code, program, team_object(target)])
         self._execution = Execution(loaded, threads, len(kernel.params))
 
     def run(self, pointers: Sequence[int]) -> None:

@@ -29,9 +29,8 @@ class Module:
             msg = f"this machine cannot run code for {image.target.name}; compile for target native"
             raise TargetError(msg)
         self._image = image
-        self._program = LoadedProgram(
-            {symbol: kernel.object_code for symbol, kernel in image.kernels.items()}, image.program
-        )
+        kernels = [kernel.object_code for kernel in image.kernels.values()]
+        self._program = LoadedProgram([*kernels, image.program, image.team])
         self._constants = [_aligned_copy(array) for array in image.constants]
         self._idle: list[_Context] = []
         self._lock = threading.Lock()

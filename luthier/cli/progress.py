@@ -63,7 +63,7 @@ class JobView:
         self.events += 1
         kind, data = event.type, event.data
         if kind == "state":
-            self.state = str(data.get("phase") or data.get("state", self.state))
+            self.state = _shown_state(data) or self.state
             self.tasks = int(data.get("tasks", self.tasks))
             self.trials = int(data.get("trials", self.trials))
         elif kind in ("task", "trial", "best") and "workload" in data:
@@ -94,7 +94,7 @@ class JobView:
         parts = [f"{self.state}, {self.elapsed_s:.0f} s", f"{self.trials} trials ({self.rate:.1f} a second)"]
         if self.failed:
             parts.append(f"{self.failed} failed")
-        if (remaining := self.remaining_s) is not None and self.state == "running":
+        if (remaining := self.remaining_s) is not None and self.state in ("running", "tuning"):
             parts.append(f"at most {remaining:.0f} s left")
         return ", ".join(parts)
 
@@ -125,6 +125,13 @@ def show_progress(view: JobView) -> Iterator[Listener]:
             yield listener
     else:
         yield _Lines(view)
+
+
+def _shown_state(data: Mapping[str, Any]) -> str | None:
+    """The phase of the job, or its state on a server; the search inside it has states of its own ("seconds")."""
+    if "phase" in data or "seconds" not in data:
+        return str(data.get("phase") or data.get("state"))
+    return "deciding" if data.get("state") == "finishing" else None
 
 
 class _Lines:

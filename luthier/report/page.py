@@ -36,12 +36,12 @@ def _verdict(report: TuningReport) -> str:
     change = f"{report.untuned_ms:.2f} ms untuned, {report.tuned_ms:.2f} ms tuned"
     if not report.published:
         return f"{change}: not faster end to end, so the untuned schedules stay in use."
-    return f"{change}: {report.speedup or 1.0:.2f} times faster, verified and published."
+    return f"{change}: {report.speedup or 1.0:.2f} times as fast, verified and published."
 
 
 def _tiles(report: TuningReport) -> str:
     tiles = (
-        (_number(report.speedup, "×"), "faster"),
+        (_number(report.speedup, "×"), "as fast"),
         (_number(report.untuned_ms, " ms"), "untuned"),
         (_number(report.tuned_ms, " ms"), "tuned"),
         (f"{report.trials}", f"trials, {report.failed_trials} failed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.schema import SchemaItem
 
 revision = "0001"
 down_revision = None
@@ -13,6 +14,10 @@ depends_on = None
 _DIGEST = sa.String(64)
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _TIME = sa.Float(53)
+_TABLES = (
+    *("events", "jobs", "trials", "records", "record_keys"),
+    *("workloads", "targets", "models", "blobs", "tokens", "idempotency_keys"),
+)
 
 
 def upgrade() -> None:
@@ -25,7 +30,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Back to the revision before."""
-    for table in "events jobs trials records record_keys workloads targets models blobs tokens idempotency_keys".split():
+    for table in _TABLES:
         op.drop_table(table)
 
 
@@ -137,7 +142,7 @@ def _measured_columns(result: str) -> tuple[sa.Column[object], ...]:
     )
 
 
-def _record_columns() -> tuple[sa.SchemaItem, ...]:
+def _record_columns() -> tuple[SchemaItem, ...]:
     return (
         sa.Column("median_s", _TIME, nullable=False),
         sa.Column("untuned_s", _TIME, nullable=False),
@@ -147,7 +152,7 @@ def _record_columns() -> tuple[sa.SchemaItem, ...]:
     )
 
 
-def _trial_columns() -> tuple[sa.SchemaItem, ...]:
+def _trial_columns() -> tuple[SchemaItem, ...]:
     unique = ("key_id", "schedule_digest", "codegen_epoch")
     return (
         sa.Column("id", _ID, nullable=False),

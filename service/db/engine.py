@@ -103,7 +103,7 @@ def database_error(url: URL, error: SQLAlchemyError | OSError) -> DatabaseError:
         )
     if "readonly" in low or "unable to open" in low or "permission" in low:
         return DatabaseError(f"{where} cannot be opened for writing; check the folder and its permissions")
-    if "locked" in low:
+    if "database is locked" in low or "table is locked" in low:
         return DatabaseError(f"{where} is locked by another program; close it and try again")
     if "disk is full" in low or "no space" in low:
         return DatabaseError(f"{where} cannot grow, the disk is full; free some space and try again")

@@ -36,7 +36,9 @@ def insert_new(session: Session, row: type[Base], values: Sequence[dict[str, Any
 
 def affected(session: Session, statement: Any) -> int:
     """Execute a statement that changes rows; how many it changed."""
-    return cast("CursorResult[Any]", session.execute(statement)).rowcount
+    # An INSERT's count is thrown away unless it is asked for.
+    result = session.execute(statement, execution_options={"preserve_rowcount": True})
+    return cast("CursorResult[Any]", result).rowcount
 
 
 def chunks(values: Sequence[T], size: int = CHUNK) -> Iterator[Sequence[T]]:

@@ -32,10 +32,12 @@ from tuner.task import Task
 from workers.end_to_end import compare_models
 from workers.local import LocalBuilder, LocalRunner
 
-COMPARE_S = 6.0
+COMPARE_S = (1.0, 6.0)
+"""The final comparison of whole models takes no less and no more than this, where a job's seconds allow."""
+
 COMPARE_TIMEOUT_S = 600.0
 COMPARE_SHARE = 0.1
-"""No more than this share of a job's seconds goes into the final comparison of whole models."""
+"""It takes this share of the tuning, and no more than this share of a job's seconds."""
 
 Progress = Callable[[Event], None]
 T = TypeVar("T")
@@ -87,7 +89,7 @@ def run_work(work: Work) -> Outcome | None:
     artifacts = phases.run("compiling", lambda: _compile(work))
     if work.cancelled():
         return None
-    comparison = phases.run("comparing", lambda: _compare(work.spec, artifacts))
+    comparison = phases.run("comparing", lambda: _compare(work.spec, artifacts, phases.seconds["tuning"]))
     seconds = time.monotonic() - start_s
     report = make_report(work.name, work.spec, result, comparison, phases.seconds, work.spent.plus(seconds))
     return Outcome(report, artifacts["tuned" if comparison.published else "untuned"])
@@ -112,7 +114,7 @@ def tasks_of(program: Program, spec: JobSpec) -> list[Task]:
 def _tune(work: Work, tasks: list[Task], start_s: float) -> SessionResult:
     spec = work.spec
     used_s = work.spent.seconds + time.monotonic() - start_s
-    reserve_s = min(COMPARE_S, COMPARE_SHARE * spec.seconds) if spec.seconds is not None else 0.0
+    reserve_s = 0.0 if spec.seconds is None else min(COMPARE_S[1], COMPARE_SHARE * spec.seconds)
     options = SessionOptions(
         trials=None if spec.trials is None else max(0, spec.trials - work.spent.trials),
         seconds=None if spec.seconds is None else max(0.0, spec.seconds - used_s - reserve_s),
@@ -151,8 +153,11 @@ def _compile(work: Work) -> dict[str, bytes]:
     return artifacts
 
 
-def _compare(spec: JobSpec, artifacts: Mapping[str, bytes]) -> Comparison:
-    seconds = COMPARE_S if spec.seconds is None else min(COMPARE_S, COMPARE_SHARE * spec.seconds)
+def _compare(spec: JobSpec, artifacts: Mapping[str, bytes], tuning_s: float) -> Comparison:
+    low_s, high_s = COMPARE_S
+    seconds = min(high_s, max(low_s, COMPARE_SHARE * tuning_s))
+    if spec.seconds is not None:
+        seconds = min(seconds, COMPARE_SHARE * spec.seconds)
     found = compare_models(
         artifacts, threads=spec.threads, seed=spec.seed, seconds=seconds, timeout_s=COMPARE_TIMEOUT_S
     )

@@ -150,6 +150,10 @@ def record_from_json(data: Any) -> TuningRecord:
         untuned_s=float(data["untuned_s"]),
         provenance=dict(data["provenance"]),
     )
+    compared = record.provenance.get("compared", [])
+    if not isinstance(compared, list) or not all(isinstance(digest, str) for digest in compared):
+        msg = "provenance.compared is a list of digests"
+        raise ValueError(msg)
     if not is_verified(record) or not (math.isfinite(record.untuned_s) and record.untuned_s >= 0):
         msg = "its times or its error are not those of a verified record"
         raise ValueError(msg)

@@ -47,6 +47,7 @@ def import_lines(repository: RecordRepository, lines: Iterable[str]) -> dict[str
     The caller's transaction makes it all or nothing.
     """
     counts = {"lines": 0, "records": 0, "trials": 0}
+    repository.lock_keys()
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE_CHARS:
             msg = f"line {number} has more than {MAX_LINE_CHARS} characters; nothing was imported"
@@ -116,7 +117,7 @@ def _workload(data: Any) -> _Write:
 def _record(data: Any) -> _Write:
     record = record_from_json(data)
     json_text.dump(record_json(record))  # must be written as strict JSON again
-    return lambda repository: int(repository.put_record(record))
+    return lambda repository: repository.put_records([record])
 
 
 def _trial(data: Any) -> _Write:

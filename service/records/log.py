@@ -45,15 +45,12 @@ class SqlTuningLog:
             return RecordRepository(session).records(keys)
 
     def put_records(self, records: Sequence[TuningRecord]) -> int:
-        """Keep each verified record that is the first or faster one of its key; how many were kept."""
+        """Keep each verified record that supersedes the kept one of its key; how many were kept."""
         verified = [record for record in records if is_verified(record)]
         if not verified:
             return 0
         with self.database.write() as session:
-            repository = RecordRepository(session)
-            # In order of key, so that two writers lock rows in the same order.
-            ordered = sorted(verified, key=lambda r: (r.key.workload, r.key.target, r.key.threads))
-            return sum(repository.put_record(record) for record in ordered)
+            return RecordRepository(session).put_records(verified)
 
     def put_tasks(self, tasks: Sequence[Task]) -> None:
         """Remember the workloads and targets that the keys of these tasks name."""

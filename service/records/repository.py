@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
-from sqlalchemy import Select, delete, func, or_, select
+from sqlalchemy import Select, delete, func, select, text
 from sqlalchemy.orm import Session
 
 from compiler.target import Target, target_json
@@ -22,7 +23,7 @@ from service.records.convert import (
     trial_of,
     trial_values,
 )
-from tuner.record import Trial, TuningRecord
+from tuner.record import Trial, TuningRecord, supersedes
 from tuner.task import RecordKey
 
 
@@ -40,19 +41,22 @@ class RecordRepository:
         rows = [{**trial_values(t), "key_id": ids[t.key], "job": job, "created_s": created_s} for t in trials]
         return insert_new(self._session, TrialRow, rows)
 
-    def put_record(self, record: TuningRecord) -> bool:
-        """Keep it where it is the first of its key, faster than the kept one, or of a newer epoch."""
-        key_id = self._ensure_keys({record.key})[record.key]
-        values = {**record_values(record), "key_id": key_id, "created_s": now_s(self._session)}
-        statement = insert(self._session, RecordRow).values(values)
-        new, kept = statement.excluded, RecordRow
-        faster = (new.codegen_epoch == kept.codegen_epoch) & (new.median_s < kept.median_s)
-        statement = statement.on_conflict_do_update(
-            index_elements=[RecordRow.key_id],
-            set_={name: new[name] for name in values if name != "key_id"},
-            where=or_(new.codegen_epoch > kept.codegen_epoch, faster),
-        )
-        return affected(self._session, statement) > 0
+    def put_records(self, records: Sequence[TuningRecord]) -> int:
+        """Keep each that supersedes the kept one of its key (tuner.record.supersedes); how many were kept."""
+        ids = self._ensure_keys({record.key for record in records})  # locks them, so that the kept ones stay
+        known = self.records(ids)
+        count = 0
+        for record in records:
+            if supersedes(record, known.get(record.key)):
+                self._replace_record(record, ids[record.key])
+                known[record.key] = record
+                count += 1
+        return count
+
+    def lock_keys(self) -> None:
+        """Keep all other writers out until the end of the transaction, for one that touches keys in any order."""
+        if self._session.get_bind().dialect.name == "postgresql":
+            self._session.execute(text("LOCK TABLE record_keys IN EXCLUSIVE MODE"))
 
     def trials(self, key: RecordKey, limit: int) -> list[Trial]:
         """The newest `limit` of a key, oldest first."""
@@ -72,7 +76,8 @@ class RecordRepository:
         for chunk in chunks(list(wanted)):
             statement = select(KeyRow.digest, RecordRow).join(RecordRow, RecordRow.key_id == KeyRow.id)
             for digest, row in self._session.execute(statement.where(KeyRow.digest.in_(chunk))):
-                found[wanted[digest]] = record_of(row, wanted[digest])
+                with suppress(ValueError, KeyError, TypeError):  # what cannot be read is a miss, not an error
+                    found[wanted[digest]] = record_of(row, wanted[digest])
         return found
 
     def list_records(
@@ -138,6 +143,14 @@ class RecordRepository:
     def delete_records_of_other_epochs(self, epoch: int) -> int:
         """Delete records that are not served any more; how many those were."""
         return affected(self._session, delete(RecordRow).where(RecordRow.codegen_epoch != epoch))
+
+    def _replace_record(self, record: TuningRecord, key_id: int) -> None:
+        values = {**record_values(record), "key_id": key_id, "created_s": now_s(self._session)}
+        statement = insert(self._session, RecordRow).values(values)
+        changed = {name: statement.excluded[name] for name in values if name != "key_id"}
+        self._session.execute(
+            statement.on_conflict_do_update(index_elements=[RecordRow.key_id], set_=changed)
+        )
 
     def _ensure_keys(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, int]:
         """Row ids of the keys. Their rows stay locked, always in the same order, so that writers cannot deadlock."""

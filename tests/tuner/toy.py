@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -22,7 +23,7 @@ from tuner.task import Task
 TARGET = PRESETS["x86-64-v4"]
 KNOBS = ("i", "j", "k", "l")
 FACTORS = tuple(range(1, 21))
-NAMES = (*KNOBS, *(f"{a}{b}" for a, b in zip(KNOBS, KNOBS[1:], strict=False)))
+NAMES = (*KNOBS, *(f"{a}{b}" for a, b in itertools.pairwise(KNOBS)))
 
 
 def matmul(m: int, n: int, k: int) -> Workload:
@@ -70,7 +71,7 @@ def factors(schedule: Schedule) -> tuple[int, ...]:
 def features(_: Task, candidate: Candidate) -> np.ndarray:
     """The factors and the products of neighbours."""
     chosen = factors(candidate.schedule)
-    return np.array([*chosen, *(a * b for a, b in zip(chosen, chosen[1:], strict=False))], dtype=np.float64)
+    return np.array([*chosen, *(a * b for a, b in itertools.pairwise(chosen))], dtype=np.float64)
 
 
 def seconds(of: Task, schedule: Schedule) -> float:

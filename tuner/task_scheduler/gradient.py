@@ -120,4 +120,4 @@ def _first_batch(trials: int | None, tasks: int, batch_size: int) -> int:
     """Size of a Task's first batch: about half the budget over all Tasks, or proper batches for a few of them."""
     if trials is None or trials < 2 * tasks:
         return min(FIRST_BATCH, batch_size)
-    return min(FIRST_BATCH, batch_size, max(1, trials // (2 * tasks)))
+    return min(FIRST_BATCH, batch_size, max(1, trials // (2 * max(1, tasks))))

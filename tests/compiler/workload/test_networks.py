@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 from compiler.frontend import import_model
-from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
-from compiler.workload.partition import partition
-from compiler.workload.program import Program
-from compiler.workload.verify import verify_program
 from examples.networks import filled
-from tests.compiler.workload.graphs import evaluate_program, random_inputs
 
 CONVOLUTIONS = {"resnet18": 20, "resnet50": 53, "mobilenetv2": 52, "vgg16conv_126x224": 13}
 DIGESTS = {"resnet18": 0, "resnet50": 0, "mobilenetv2": 0, "vgg16conv_126x224": 0}
