@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from compiler.errors import CompileError
 from compiler.index import Index
-from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load
+from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load, Pick
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +43,9 @@ class Grid:
                 inner = self.value(value, guarded=guarded)
                 # A float type is not rounded to: the grid's own type is the precision that was asked for.
                 return inner if dtype.is_float else inner.astype(dtype.numpy).astype(self.dtype)
+            case Pick(values, index):
+                (where,) = index_arrays((index,), self.ranges)
+                return np.asarray(values, dtype=self.dtype)[where]
             case _:
                 assert_never(expr)
 

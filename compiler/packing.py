@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-Role = Literal["input", "constant", "output"]
+Role = Literal["input", "constant", "output", "scratch"]
+"""What a kernel's pointer is for; scratch is memory that phases of the kernel hand to each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kern
     ir = emit_nest(nest, target)
     _dump(nest, ir, target)
     params = tuple(Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in nest.params)
-    return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extent)
+    return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extents)
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:

@@ -5,6 +5,7 @@
             | Apply(op, args)                     op is a name of OPS
             | Guard(bounds, inside, outside)      `inside` where every bound holds; it is not evaluated elsewhere
             | Cast(value, dtype)
+            | Pick(values, index)                 one of a table of literals
     bound ::= Bound(index, low, high)             low <= index < high
 """
 
@@ -70,7 +71,19 @@ class Cast:
     dtype: DType
 
 
-Expr = Union[Const, Load, Apply, Guard, Cast]
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """`values[index]`: an entry of a constant matrix that an algorithm multiplies by.
+
+    The product with an entry that is 0 is left out, also where the other factor is not finite.
+    """
+
+    values: tuple[float, ...]
+    index: Index
+    dtype: DType = DType.F32
+
+
+Expr = Union[Const, Load, Apply, Guard, Cast, Pick]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +136,7 @@ def apply(op: str, *args: Expr) -> Apply:
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Direct sub-expressions, in order of evaluation."""
     match expr:
-        case Const() | Load():
+        case Const() | Load() | Pick():
             return ()
         case Apply(_, args):
             return args
@@ -150,7 +163,7 @@ def loads(expr: Expr) -> tuple[Load, ...]:
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Bottom-up rewrite: `rule` gives a replacement or None; unchanged trees come back as the same object."""
     match expr:
-        case Const() | Load():
+        case Const() | Load() | Pick():
             rebuilt: Expr = expr
         case Apply(op, args):
             new = tuple(rewrite(a, rule) for a in args)
@@ -173,6 +186,8 @@ def map_indices(expr: Expr, function: Callable[[Index], Index]) -> Expr:
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, Load):
             return Load(e.buffer, tuple(function(i) for i in e.indices))
+        if isinstance(e, Pick):
+            return Pick(e.values, function(e.index), e.dtype)
         if isinstance(e, Guard):
             bounds = tuple(Bound(function(b.index), b.low, b.high) for b in e.bounds)
             return Guard(bounds, e.inside, e.outside)
@@ -207,6 +222,8 @@ def expr_text(expr: Expr) -> str:
             return f"({expr_text(inside)} if {tests} else {expr_text(outside)})"
         case Cast(value, dtype):
             return f"{dtype.value}({expr_text(value)})"
+        case Pick(values, index):
+            return f"pick[{len(values)}][{index}]"
         case _:
             assert_never(expr)
 
@@ -225,6 +242,8 @@ def expr_json(expr: Expr) -> Any:
             return ["guard", tests, expr_json(inside), expr_json(outside)]
         case Cast(value, dtype):
             return ["cast", expr_json(value), dtype.value]
+        case Pick(values, index, dtype):
+            return ["pick", [v.hex() for v in values], index_json(index), dtype.value]
         case _:
             assert_never(expr)
 
@@ -243,6 +262,8 @@ def expr_from_json(data: Any) -> Expr:
             return Guard(bounds, expr_from_json(inside), expr_from_json(outside))
         case ["cast", value, str(dtype)]:
             return Cast(expr_from_json(value), DType(dtype))
+        case ["pick", list(values), index, str(dtype)]:
+            return Pick(tuple(float.fromhex(v) for v in values), index_from_json(index), DType(dtype))
         case _:
             msg = f"not a scalar expression: {data!r}"
             raise ValueError(msg)

@@ -227,7 +227,7 @@ class TuningSession:
     def _state(self, state: str, **more: str) -> None:
         data = {
             "state": state,
-            "trials": self._trials,
+            "trials": sum(run.trials for run in self._runs),
             "seconds": self._clock.elapsed_s,
             "tasks": len(self._tasks),
         }

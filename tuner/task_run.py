@@ -64,7 +64,12 @@ class TaskRun:
     @property
     def untuned_s(self) -> float | None:
         """Time of the default: from the comparison that the record came out of, else from its trial."""
-        if self.record is not None and self.record.untuned_s > 0 and not self.needs_final and self._has_final_record:
+        if (
+            self.record is not None
+            and self.record.untuned_s > 0
+            and not self.needs_final
+            and self._has_final_record
+        ):
             return self.record.untuned_s
         trial = self.trial_of(self.default)
         return None if trial is None else trial.median_s

@@ -74,7 +74,7 @@ def check(arguments: Arguments, case: Case, error_budget: float) -> float | Meas
         if not p.buffer.intact:
             message = f"wrote outside the buffer of {p.param.name}"
             return MeasureFailed(FailureKind.MEMORY_FAULT, message)
-        if p.param.role != "output" and not np.array_equal(p.buffer.data, p.initial):
+        if p.param.role in ("input", "constant") and not np.array_equal(p.buffer.data, p.initial):
             message = f"wrote to its {p.param.role} {p.param.name}"
             return MeasureFailed(FailureKind.MEMORY_FAULT, message)
     largest = 0.0
@@ -88,7 +88,7 @@ def check(arguments: Arguments, case: Case, error_budget: float) -> float | Meas
 
 
 def _initial(param: Param, case: Case) -> Bytes:
-    if param.role == "output":
+    if param.role in ("output", "scratch"):
         if param.name in case.outputs:
             return case.outputs[param.name].initial
         return np.full(param.size_bytes, _SCRATCH_BYTE, np.uint8)

@@ -1,11 +1,12 @@
 """Kernel: one candidate as machine code, the same bytes where it is measured and where it ships.
 
-The object defines one function and needs nothing but libm:
+The object defines one function per phase and needs nothing but libm:
 
-    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t begin, int64_t end)
+    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t begin, int64_t end)        the first phase; the next are SYMBOL.1, ...
 
-One pointer per Param, in order, then the share of the parallel loop (0 .. parallel_extent) that this caller computes.
-Shares that cover the range without overlap may run at the same time on several threads.
+One pointer per Param, in order, then the share of the phase's parallel loop (0 .. its extent) that this caller
+computes. Shares that cover the range without overlap may run at the same time on several threads; a phase starts when
+the one before it has ended.
 """
 
 from __future__ import annotations
@@ -37,19 +38,28 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Machine code of one Subgraph under one Schedule."""
+    """Machine code of one Subgraph under one Schedule; `parallel_extents` has one extent per phase."""
 
     symbol: str
     object_code: bytes
     params: tuple[Param, ...]
-    parallel_extent: int
+    parallel_extents: tuple[int, ...]
+
+    def phase_symbol(self, phase: int) -> str:
+        """Name of a phase's function."""
+        return phase_symbol(self.symbol, phase)
+
+
+def phase_symbol(symbol: str, phase: int) -> str:
+    """Name of a phase's function."""
+    return symbol if phase == 0 else f"{symbol}.{phase}"
 
 
 def kernel_json(kernel: Kernel) -> dict[str, Any]:
     """JSON form of everything but the object code."""
     return {
         "symbol": kernel.symbol,
-        "parallel_extent": kernel.parallel_extent,
+        "parallel_extents": list(kernel.parallel_extents),
         "params": [
             {
                 "name": p.name,
@@ -71,7 +81,7 @@ def kernel_from_json(data: Any, object_code: bytes) -> Kernel:
         symbol=str(data["symbol"]),
         object_code=object_code,
         params=tuple(_param_from_json(p) for p in data["params"]),
-        parallel_extent=int(data["parallel_extent"]),
+        parallel_extents=tuple(int(n) for n in data["parallel_extents"]),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.values import Values
 from compiler.errors import CompileError
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store
@@ -15,40 +16,43 @@ BODY_LIMIT = 60_000
 """Lines of LLVM IR that a kernel may have: beyond it compiling takes seconds and the code misses the cache."""
 
 
+_ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly ", "scratch": ""}
+
+
 def emit_nest(nest: LoopNest, target: Target) -> str:
-    """The IR module of a nest; raises CompileError where the nest cannot be expressed."""
-    return _Nest(nest, target).module()
+    """The IR module of a nest, a function per phase; raises CompileError where the nest cannot be expressed."""
+    emitted = [(_Phase(nest, target), body) for body in nest.phases]
+    functions = [phase.function(phase_symbol(nest.name, i), body) for i, (phase, body) in enumerate(emitted)]
+    declarations = sorted({line for phase, _ in emitted for line in phase.declarations})
+    vector_bits = 8 * target.vector_bytes
+    attributes = (
+        'attributes #0 = { nounwind "no-trapping-math"="true" '
+        f'"prefer-vector-width"="{vector_bits}" "min-legal-vector-width"="{vector_bits}" }}'
+    )
+    return "\n".join([*declarations, *functions, attributes]) + "\n"
 
 
-class _Nest:
+class _Phase:
     def __init__(self, nest: LoopNest, target: Target) -> None:
-        self._nest, self._target = nest, target
+        self._nest = nest
         self._out = Emitter()
-        for buffer in nest.buffers:
-            if buffer.role is None and buffer.scope != "register":
-                msg = (
-                    f"kernel {nest.name} keeps {buffer.name} in memory of its own; compute it at its consumer"
-                )
-                raise CompileError(msg)
         self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
         self._values = Values(self._out, target, nest.by_name, self._pointers)
         self._stores: dict[int, tuple[Store, Load]] = {}
 
-    def module(self) -> str:
-        self._root(self._nest.body)
+    @property
+    def declarations(self) -> set[str]:
+        return self._out.declarations
+
+    def function(self, symbol: str, body: Stmt) -> str:
+        self._root(body)
         self._out.emit("ret void")
-        vector_bits = 8 * self._target.vector_bytes
         params = ", ".join(
-            f"ptr noalias nocapture {'writeonly' if b.role == 'output' else 'readonly'} {self._pointers[b.name]}"
+            f"ptr noalias nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
             for b in self._nest.params
         )
-        head = f"define void @{self._nest.name}({params}, i64 %begin, i64 %end) #0 {{\nentry:"
-        attributes = (
-            'attributes #0 = { nounwind "no-trapping-math"="true" '
-            f'"prefer-vector-width"="{vector_bits}" "min-legal-vector-width"="{vector_bits}" }}'
-        )
-        body = [head, *self._out.allocas, *self._out.lines, "}", attributes]
-        return "\n".join([*sorted(self._out.declarations), *body]) + "\n"
+        head = f"define void @{symbol}({params}, i64 %begin, i64 %end) #0 {{\nentry:"
+        return "\n".join([head, *self._out.allocas, *self._out.lines, "}"])
 
     def _root(self, body: Stmt) -> None:
         """The parallel loop over this caller's share; without one, the whole body belongs to share 0."""

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compiler.codegen.kernel import Kernel
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One kernel of a program: its symbol, the table's slot of each of its pointers, and its parallel extent."""
+    """One phase of a kernel: its symbol, the table's slot of each pointer, and its parallel extent."""
 
     symbol: str
     slots: tuple[int, ...]
     parallel_extent: int
+
+
+def phase_calls(kernel: Kernel, slots: tuple[int, ...]) -> tuple[Call, ...]:
+    """The Calls that run a kernel once."""
+    return tuple(Call(kernel.phase_symbol(i), slots, n) for i, n in enumerate(kernel.parallel_extents))
 
 
 def emit_program(calls: tuple[Call, ...]) -> str:

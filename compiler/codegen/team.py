@@ -34,8 +34,17 @@ def emit_team(target: Target) -> str:
     if arch not in _FUTEX or "linux" not in target.triple:
         msg = f"no native thread team for {target.triple}; compile for a Linux target on x86_64 or aarch64"
         raise TargetError(msg)
-    text = _TEAM.replace("$FUTEX", str(_FUTEX[arch])).replace("$PAUSE", _PAUSE[arch])
-    return text.replace("$SPINS", str(SPINS_BEFORE_SLEEP)).replace("$DECLARE_PAUSE", _PAUSE_DECLARATION[arch])
+    values = {
+        "$FUTEX": str(_FUTEX[arch]),
+        "$PAUSE": _PAUSE[arch],
+        "$DECLARE_PAUSE": _PAUSE_DECLARATION[arch],
+        "$SLEEP_AFTER": str(SPINS_BEFORE_SLEEP),
+        "$YIELD_AFTER": str(SPINS_BEFORE_YIELD),
+    }
+    text = _TEAM
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
 
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -84,7 +93,7 @@ wait:
   br i1 %same, label %waiting, label %done
 waiting:
   %spins.next = add i32 %spins, 1
-  %long = icmp ugt i32 %spins.next, $SPINS
+  %long = icmp ugt i32 %spins.next, $YIELD_AFTER
   br i1 %long, label %yield, label %again
 again:
   br label %wait
@@ -118,7 +127,7 @@ spin:
   br i1 %new, label %called, label %waiting
 waiting:
   %n.next = add i32 %n, 1
-  %tired = icmp ugt i32 %n.next, $SPINS
+  %tired = icmp ugt i32 %n.next, $SLEEP_AFTER
   br i1 %tired, label %sleep, label %again
 again:
   $PAUSE
@@ -239,7 +248,7 @@ join:
   br i1 %busy, label %waiting, label %done
 waiting:
   %spins.next = add i32 %spins, 1
-  %long = icmp ugt i32 %spins.next, $SPINS
+  %long = icmp ugt i32 %spins.next, $YIELD_AFTER
   br i1 %long, label %yield, label %again
 again:
   $PAUSE

@@ -11,7 +11,7 @@ from compiler.codegen.types import float_binary, float_intrinsic, int_binary, li
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
-from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load
+from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, Pick
 from compiler.target import Target
 
 
@@ -57,6 +57,8 @@ class Values:
                 return self._guard(expr)
             case Cast(inner, dtype):
                 return self._cast(self.value(inner), dtype)
+            case Pick():
+                return self._pick(expr)
             case _:
                 assert_never(expr)
 
@@ -80,7 +82,22 @@ class Values:
             )
         return Value(known, value.dtype, lanes)
 
+    def _pick(self, pick: Pick) -> Value:
+        place = self.indices.number(self.indices.linear(pick.index), 0)
+        if not isinstance(place, int):
+            msg = f"the table entry {pick.index} is only known at run time; unroll the loops around it"
+            raise CompileError(msg)
+        return Value(literal(pick.values[place], pick.dtype), pick.dtype, 0)
+
+    def _vanishes(self, product: Expr) -> bool:
+        """Whether a product has a picked 0 among its factors."""
+        if isinstance(product, Pick):
+            return self._pick(product).text == literal(0.0, product.dtype)
+        return isinstance(product, Apply) and product.op == "mul" and any(map(self._vanishes, product.args))
+
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
+        if op == "add" and self._vanishes(args[1]):
+            return self.value(args[0])
         if op == "add" and self._has_fma:
             for addend, product in (args, args[::-1]):
                 if isinstance(product, Apply) and product.op == "mul":

@@ -55,7 +55,7 @@ class GraphBuilder:
 
     def add_constant(self, name: str, array: Array) -> None:
         """Define a value that is known before the first run; it becomes read-only."""
-        value = np.ascontiguousarray(array).reshape(array.shape)
+        value = np.asarray(array, order="C")
         value.setflags(write=False)
         self.constants[name] = value
         self.shapes[name] = value.shape

@@ -156,8 +156,8 @@ def _without_large_data(model: onnx.ModelProto) -> onnx.ModelProto:
     light.functions.extend(model.functions)
     light.graph.name = model.graph.name or "graph"
     light.graph.node.extend(model.graph.node)
-    light.graph.input.extend(model.graph.input)
-    light.graph.output.extend(model.graph.output)
+    light.graph.input.extend(map(_with_shape, model.graph.input))
+    light.graph.output.extend(map(_with_shape, model.graph.output))
     declared = {i.name for i in model.graph.input}
     for tensor in model.graph.initializer:
         if has_data(tensor) and tensor.ByteSize() < _SMALL_BYTES:
@@ -167,3 +167,11 @@ def _without_large_data(model: onnx.ModelProto) -> onnx.ModelProto:
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )
     return light
+
+
+def _with_shape(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """The checker wants a shape; a tensor without one is fine here, its shape is asked for or computed."""
+    if info.type.WhichOneof("value") not in (None, "tensor_type") or info.type.tensor_type.HasField("shape"):
+        return info
+    kind = info.type.tensor_type.elem_type or onnx.TensorProto.FLOAT
+    return onnx.helper.make_tensor_value_info(info.name, kind, [])

@@ -42,7 +42,7 @@ class TensorReader:
         else:
             msg = f"tensor {name!r} of shape {list(shape)} has no data; give a model with its weights"
             raise ModelError(msg)
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         array.setflags(write=False)
         return array
 

@@ -114,18 +114,18 @@ def guarded_loads(expr: Expr, ranges: Ranges, bounds: Bounds = ()) -> Iterator[t
             yield expr, bounds
         case Guard(tests, inside, outside):
             yield from guarded_loads(inside, ranges, (*bounds, *tests))
-            yield from guarded_loads(outside, ranges, (*bounds, *_negation(tests, ranges)))
+            yield from guarded_loads(outside, ranges, (*bounds, *_negation(tests, bounds, ranges)))
         case _:
             for child in children(expr):
                 yield from guarded_loads(child, ranges, bounds)
 
 
-def _negation(tests: Bounds, ranges: Ranges) -> Bounds:
-    """What holds where a single one-sided test fails; nothing is known otherwise."""
+def _negation(tests: Bounds, bounds: Bounds, ranges: Ranges) -> Bounds:
+    """What holds where a single test fails that can fail on one side only; nothing is known otherwise."""
     if len(tests) != 1:
         return ()
     (test,) = tests
-    low, high = test.index.bounds(ranges)
+    low, high = narrowed(test.index, bounds, ranges)
     if test.low <= low:
         return (Bound(test.index, test.high, high + 1),)
     if test.high > high:

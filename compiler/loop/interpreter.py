@@ -8,7 +8,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
-from compiler.scalar import OPS, Apply, Cast, Const, Expr, Guard, Load
+from compiler.scalar import OPS, Apply, Cast, Const, Expr, Guard, Load, Pick
 
 Env = dict[str, int]
 
@@ -73,5 +73,7 @@ def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
             return _value(inside if held else outside, env, memory)
         case Cast(value_expr, dtype):
             return dtype.numpy.type(_value(value_expr, env, memory))
+        case Pick(values, index, dtype):
+            return dtype.numpy.type(values[int(index.evaluate(env))])
         case _:
             assert_never(expr)

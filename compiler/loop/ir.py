@@ -145,7 +145,7 @@ Stmt = Union[For, Let, If, Store, Block]
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A whole kernel. The outermost loop of `body` is the parallel one."""
+    """A whole kernel: one phase, or several, whose outermost loops are parallel."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -162,13 +162,18 @@ class LoopNest:
         return tuple(b for b in self.buffers if b.role is not None)
 
     @property
-    def parallel_extent(self) -> int:
-        """Iterations of the parallel loop, 1 where there is none."""
-        match self.body:
-            case For(_, Extent(limit, None), LoopKind.PARALLEL, _):
-                return limit
-            case _:
-                return 1
+    def phases(self) -> tuple[Stmt, ...]:
+        """Parts that run one after the other, each shared out over the team by its own outermost loop."""
+        roots = self.body.statements if isinstance(self.body, Block) else (self.body,)
+        shared = all(isinstance(root, For) and root.kind is LoopKind.PARALLEL for root in roots)
+        return roots if shared else (self.body,)
+
+    @property
+    def parallel_extents(self) -> tuple[int, ...]:
+        """Iterations of the parallel loop of each phase, 1 where there is none."""
+        return tuple(
+            p.extent.limit if isinstance(p, For) and p.kind is LoopKind.PARALLEL else 1 for p in self.phases
+        )
 
 
 def block(*statements: Stmt) -> Stmt:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 import numpy as np
 
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_object
-from compiler.codegen.program import Call, emit_program
+from compiler.codegen.program import emit_program, phase_calls
 from compiler.graph.ir import TensorType
 from compiler.packing import Packing
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.loader import team_object
-from compiler.runtime.memory_plan import MemoryPlan, plan_memory
+from compiler.runtime.memory_plan import MemoryPlan, plan_memory, scratch_value
 from compiler.target import Target
 from compiler.workload.program import Program, Subgraph
 
@@ -22,9 +23,10 @@ def link(
     program: Program, kernels: Sequence[Kernel], target: Target, threads: int, lookups: tuple[TaskLookup, ...]
 ) -> Image:
     """The Image of a Program; `kernels` has one kernel per Subgraph, in order."""
-    linker = _Linker(program, plan_memory(program))
-    calls = tuple(linker.call(s, k) for s, k in zip(program.subgraphs, kernels, strict=True))
-    raw = tuple(Call(c.symbol, c.slots, k.parallel_extent) for c, k in zip(calls, kernels, strict=True))
+    scratch = [{p.name: p.size_bytes for p in k.params if p.role == "scratch"} for k in kernels]
+    linker = _Linker(program, plan_memory(program, scratch))
+    calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
+    raw = tuple(c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots))
     return Image(
         name=program.name,
         inputs=_specs(program.inputs),
@@ -56,14 +58,17 @@ class _Linker:
         self._constant_of: dict[tuple[str, tuple[int, ...], Packing | None], int] = {}
         self._inputs, self._outputs = list(program.inputs), list(program.outputs)
 
-    def call(self, subgraph: Subgraph, kernel: Kernel) -> KernelCall:
+    def call(self, number: int, subgraph: Subgraph, kernel: Kernel) -> KernelCall:
         """Give each pointer of the kernel a slot."""
         buffers = subgraph.workload.buffers
-        slots = tuple(
-            self._number(self._slot(subgraph.bindings[p.name], p, buffers[p.name].sizes))
-            for p in kernel.params
-        )
-        return KernelCall(kernel.symbol, slots, subgraph.name)
+        slots = []
+        for param in kernel.params:
+            if param.role == "scratch":
+                slot = self._placed(scratch_value(number, param.name))
+            else:
+                slot = self._slot(subgraph.bindings[param.name], param, buffers[param.name].sizes)
+            slots.append(self._number(slot))
+        return KernelCall(kernel.symbol, tuple(slots), subgraph.name)
 
     def _slot(self, value: str, param: Param, sizes: tuple[int, ...]) -> Slot:
         if value in self._program.constants:
@@ -72,6 +77,9 @@ class _Linker:
             return Slot("output", self._outputs.index(value))
         if value in self._inputs:
             return Slot("input", self._inputs.index(value))
+        return self._placed(value)
+
+    def _placed(self, value: str) -> Slot:
         place = self.plan.places[value]
         return Slot("zeroed" if place.zeroed else "arena", place.offset)
 

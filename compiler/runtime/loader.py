@@ -13,7 +13,7 @@ import numpy as np
 
 from compiler.codegen.kernel import Kernel
 from compiler.codegen.llvm import emit_object, initialise
-from compiler.codegen.program import Call, emit_program
+from compiler.codegen.program import emit_program, phase_calls
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.errors import CompileError, InputError
 from compiler.target import Target, native_target
@@ -103,9 +103,9 @@ class LoadedKernel:
 
     def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
         """Load the kernel into this process."""
-        call = Call(kernel.symbol, tuple(range(len(kernel.params))), kernel.parallel_extent)
+        calls = phase_calls(kernel, tuple(range(len(kernel.params))))
         target = target or native_target()
-        program = emit_object(emit_program((call,)), target)
+        program = emit_object(emit_program(calls), target)
         loaded = LoadedProgram([kernel.object_code, program, team_object(target)])
         self._execution = Execution(loaded, threads, len(kernel.params))
 

@@ -7,7 +7,7 @@ such values share it only where their borders are the same, so that the border i
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.errors import CompileError
@@ -43,12 +43,24 @@ class _Life:
     border: Hashable | None
 
 
-def plan_memory(program: Program) -> MemoryPlan:
-    """Place every value that is neither an input, an output nor a constant of the model."""
+def plan_memory(program: Program, scratch: Sequence[Mapping[str, int]]) -> MemoryPlan:
+    """Place every value that is neither an input, an output nor a constant of the model.
+
+    `scratch`: per Subgraph, bytes of each scratch buffer of its kernel; they live during that kernel only.
+    """
     lives = _lives(program)
+    for time, sizes in enumerate(scratch):
+        lives += [
+            _Life(scratch_value(time, name), time, time, _aligned(size), None) for name, size in sizes.items()
+        ]
     arena, places = _place_arena([life for life in lives if life.border is None])
     zeroed, zeroed_places = _place_zeroed([life for life in lives if life.border is not None])
     return MemoryPlan(arena, zeroed, places | zeroed_places)
+
+
+def scratch_value(call: int, name: str) -> str:
+    """The name under which a kernel's scratch buffer is placed; no value of a model has such a name."""
+    return f"{call}\0{name}"
 
 
 def _lives(program: Program) -> list[_Life]:

@@ -63,7 +63,7 @@ class _Lowering:
         for temporary in workload.temporaries:
             stage = self._attached.get(temporary.name)
             if stage is None or stage.attachment is None:
-                found.append(Buffer(temporary.name, temporary.sizes, temporary.dtype))
+                found.append(Buffer(temporary.name, temporary.sizes, temporary.dtype, "global", "scratch"))
             else:
                 found.append(Buffer(temporary.name, stage.attachment.shape, stage.stage.dtype, "register"))
         return found

@@ -25,10 +25,12 @@ def float64_outputs(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
     values: dict[str, np.ndarray] = {**program.constants, **inputs}
     for subgraph in program.subgraphs:
         workload, bindings = subgraph.workload, subgraph.bindings
-        operands = {operand.name: values[bindings[operand.name]] for operand in workload.operands}
+        # A Workload may see several dimensions of a value as one.
+        operands = {o.name: values[bindings[o.name]].reshape(o.sizes) for o in workload.operands}
         for name, array in reference_outputs(workload, operands).items():
             values[bindings[name]] = array
-    return {name: values[name] for name in program.outputs}
+    shapes = {name: tuple(extent.const for extent in kind.shape) for name, kind in program.outputs.items()}
+    return {name: values[name].reshape(shape) for name, shape in shapes.items()}
 
 
 def relative_error(outputs: Arrays, reference: Arrays) -> float:

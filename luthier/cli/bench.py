@@ -44,7 +44,8 @@ def bench(
 
 
 def _text(document: dict[str, Any]) -> str:
-    lines = [f"{document['model']}, {document['threads']} threads, {document['target']}"]
+    threads = document["threads"]
+    lines = [f"{document['model']} on {document['target']}, {threads} thread{'s' if threads > 1 else ''}"]
     for result in document["results"]:
         error = result["max_relative_error"]
         ratio = document["ratio"].get(result["engine"])

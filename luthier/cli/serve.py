@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -25,6 +27,9 @@ def serve(
         raise InputError(msg) from error
     from service.settings import Settings
 
+    # The server passes the signal on when it has shut down in good order: that is a success.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
     run_server(host, port, database, Settings().token_text, _put_document if json else _put_lines)
 
 

@@ -22,7 +22,9 @@ def run_native(
     output = np.full(workload.outputs[0].sizes, np.nan, np.float32)
     arrays = {"y0": output}
     for param in kernel.params:
-        if param.role != "output":
+        if param.role == "scratch":
+            arrays[param.name] = np.full(param.shape, np.nan, param.dtype.numpy)
+        elif param.role != "output":
             source = operands[param.name]
             arrays[param.name] = source if param.packing is None else param.packing.apply(source)
     loaded = LoadedKernel(kernel, threads)
@@ -39,7 +41,7 @@ def run_interpreted(workload: Workload, schedule: Schedule, operands: Arrays) ->
     output = np.full(workload.outputs[0].sizes, np.nan, np.float32)
     arrays = {"y0": output}
     for buffer in nest.params:
-        if buffer.role != "output":
+        if buffer.role in ("input", "constant"):
             source = operands[buffer.name]
             arrays[buffer.name] = source if buffer.packing is None else buffer.packing.apply(source)
     interpret(nest, arrays)

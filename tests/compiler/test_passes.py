@@ -42,7 +42,7 @@ def test_the_verifier_names_the_pass_that_broke_the_ir() -> None:
 
 
 def test_invalid_ir_is_refused_before_the_first_pass() -> None:
-    with pytest.raises(CompileError, match="^bad is not allowed"):
+    with pytest.raises(CompileError, match=r"^bad is not allowed"):
         run_passes("bad", [Append("a")], refuse_bad, str)
 
 

@@ -112,7 +112,7 @@ def planted(then: str = GOOD, skip: int = 0) -> Built:
     """The loop, and what comes after it; `skip` leaves so many elements at the end out."""
     shape = ((SIZE,), (SIZE + 2 * HALO,))
     params = (Param("x", "input", shape[0], DType.F32), Param("y", "output", shape[1], DType.F32))
-    return Built(Kernel("planted", compiled(LOOP.format(halo=HALO, then=then)), params, SIZE - skip), 0.25)
+    return Built(Kernel("planted", compiled(LOOP.format(halo=HALO, then=then)), params, (SIZE - skip,)), 0.25)
 
 
 @cache

@@ -35,7 +35,7 @@ PLANTED = {
     "writes the halo": (planted.planted(store("y", 0, "0.5")), FailureKind.WRONG_OUTPUT),
     "leaves output unwritten": (planted.planted(skip=1), FailureKind.WRONG_OUTPUT),
     "aborts": (planted.planted("call void @llvm.trap()\n  unreachable"), FailureKind.CRASH),
-    "is no object code": (Built(Kernel("planted", b"no ELF", (), 1), 0.0), FailureKind.BUILD),
+    "is no object code": (Built(Kernel("planted", b"no ELF", (), (1,)), 0.0), FailureKind.BUILD),
 }
 
 

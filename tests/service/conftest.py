@@ -15,9 +15,9 @@ from tests.service.postgres import cluster
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """A PostgreSQL server that lives as long as the tests."""
-    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+    with cluster() as url:
         yield url
 
 

@@ -7,6 +7,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,45 +27,40 @@ def binaries() -> Path | None:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """URL of a running cluster's `postgres` database; skips without a server, and fails instead under CI=true."""
+def cluster() -> Iterator[str]:
+    """URL of a running cluster's `postgres` database; skips without a server, and fails instead under CI=true.
+
+    It has a folder of its own outside pytest's, which no other user may enter.
+    """
     programs = binaries()
     if programs is None:
         pytest.skip("this machine has no PostgreSQL server")
     user = _unprivileged_user()
-    data = folder / "pg"
-    data.mkdir()
-    if user is not None:
-        os.chown(data, user.pw_uid, user.pw_gid)
-        for parent in (folder, *folder.parents):
-            # The user needs a way down to its folder, and nothing else.
-            if parent.stat().st_uid == os.getuid() and parent != Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
-    port = _free_port()
+    data = Path(tempfile.mkdtemp(prefix="luthier-postgres-"))
+    try:
+        if user is not None:
+            os.chown(data, user.pw_uid, user.pw_gid)
+        port = _free_port()
+        _start(user, programs, data, port)
+        try:
+            yield f"postgresql://luthier@127.0.0.1:{port}/postgres"
+        finally:
+            _run(user, programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+    finally:
+        shutil.rmtree(data)
+
+
+def _start(user: pwd.struct_passwd | None, programs: Path, data: Path, port: int) -> None:
+    options = f"-h 127.0.0.1 -p {port} -k {data} -c fsync=off -c shared_buffers=16MB"
     try:
         _run(user, programs / "initdb", "-D", data, "-U", "luthier", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-h 127.0.0.1 -p {port} -k {data} -c fsync=off -c shared_buffers=16MB"
-        _run(
-            user,
-            programs / "pg_ctl",
-            "-D",
-            data,
-            "-l",
-            data / "log",
-            "-w",
-            "-t",
-            START_TIMEOUT_S,
-            "-o",
-            options,
-            "start",
-        )
+        start = ("-l", data / "log", "-w", "-t", START_TIMEOUT_S, "-o", options, "start")
+        _run(user, programs / "pg_ctl", "-D", data, *start)
     except (subprocess.SubprocessError, OSError) as error:
-        reason = f"PostgreSQL does not start here: {getattr(error, 'stderr', b'') or error}"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    try:
-        yield f"postgresql://luthier@127.0.0.1:{port}/postgres"
-    finally:
-        _run(user, programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        reason = f"PostgreSQL does not start here: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 def _run(user: pwd.struct_passwd | None, *command: object) -> None:

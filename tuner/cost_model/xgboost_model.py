@@ -32,9 +32,9 @@ _MEMO_ROWS = 20_000
 class XGBoostOptions:
     """Parameters of the trees. `pairs`: how many of the top are compared with the rest in each round."""
 
-    rounds: int = 64
+    rounds: int = 100
     depth: int = 6
-    learning_rate: float = 0.15
+    learning_rate: float = 0.1
     bins: int = 64
     pairs: int = 16
     seed: int = 0

@@ -28,7 +28,7 @@ def run(nest: LoopNest, workload: Workload) -> np.ndarray:
     operands = random_operands(workload)
     arrays = {"y0": np.full(workload.outputs[0].sizes, np.nan, np.float32)}
     for buffer in nest.params:
-        if buffer.role != "output":
+        if buffer.role in ("input", "constant"):
             source = operands[buffer.name]
             arrays[buffer.name] = source if buffer.packing is None else buffer.packing.apply(source)
     interpret(nest, arrays)

@@ -1,0 +1,343 @@
+"""Every operator against the ONNX reference implementation, before and after the graph passes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from compiler.frontend import import_model
+from compiler.graph.evaluate import evaluate_graph
+from compiler.graph.pipeline import optimise
+from compiler.graph.verify import verify_graph
+from tests.compiler.frontend.models import OPSET, model
+
+Shape = tuple[int, ...]
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def scalar(value: float) -> np.ndarray:
+    return np.array(value, np.float32)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One node: shapes are inputs, arrays constants, None a missing input."""
+
+    op: str
+    operands: tuple[Shape | np.ndarray | None, ...] = ((2, 3, 4),)
+    opset: int = OPSET
+    outputs: int = 1
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        texts = [
+            str(list(o.shape if isinstance(o, np.ndarray) else o)) for o in self.operands if o is not None
+        ]
+        options = ",".join(f"{k}={v}" for k, v in self.attributes.items() if not hasattr(v, "dims"))
+        return f"{self.op}-{self.opset}({','.join(texts)};{options})".replace(" ", "")
+
+
+def case(
+    op: str, *operands: Shape | np.ndarray | None, opset: int = OPSET, outputs: int = 1, **attributes: Any
+) -> Case:
+    return Case(op, operands or ((2, 3, 4),), opset, outputs, attributes)
+
+
+IMAGE: Shape = (2, 4, 7, 6)
+STATISTICS = (weights(4), floats(1, -2, 0.5, 3), floats(0.1, 0, -1, 2), floats(1, 0.5, 2, 4))
+
+CONVOLUTIONS = [
+    case("Conv", IMAGE, weights(5, 4, 3, 3)),
+    case("Conv", IMAGE, weights(5, 4, 1, 1), weights(5)),
+    case(
+        "Conv", IMAGE, weights(5, 4, 3, 2), weights(5), strides=[2, 1], pads=[1, 0, 2, 1], kernel_shape=[3, 2]
+    ),
+    case("Conv", IMAGE, weights(5, 4, 3, 3), dilations=[2, 1], pads=[2, 1, 2, 1]),
+    case("Conv", IMAGE, weights(4, 1, 3, 3), group=4, pads=[1, 1, 1, 1]),
+    case("Conv", IMAGE, weights(8, 1, 3, 3), weights(8), group=4, strides=[2, 2]),
+    case("Conv", IMAGE, weights(4, 1, 1, 1), group=4),
+    case("Conv", IMAGE, weights(6, 2, 3, 3), group=2, pads=[1, 1, 1, 1]),
+    case("Conv", IMAGE, weights(2, 2, 3, 3), group=2),
+    case("Conv", IMAGE, weights(5, 4, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("Conv", IMAGE, weights(5, 4, 2, 2), auto_pad="SAME_LOWER"),
+    case("Conv", IMAGE, weights(5, 4, 3, 3), auto_pad="VALID", strides=[3, 2]),
+    case("Conv", (2, 3, 9), weights(4, 3, 3), weights(4), pads=[1, 1]),
+    case("Conv", (1, 2, 4, 5, 3), weights(3, 2, 2, 3, 2), strides=[1, 2, 1], pads=[0, 1, 1, 0, 1, 0]),
+    case("Conv", IMAGE, (3, 4, 3, 3), (3,)),
+]
+PRODUCTS = [
+    case("MatMul", (3, 4), (4, 5)),
+    case("MatMul", (3, 4), weights(4, 5)),
+    case("MatMul", (4,), (4, 5)),
+    case("MatMul", (3, 4), (4,)),
+    case("MatMul", (4,), (4,)),
+    case("MatMul", (2, 1, 3, 4), (5, 4, 2)),
+    case("MatMul", (6, 3, 4), (1, 4, 2)),
+    case("MatMul", (3, 1), (1, 5)),
+    case("Gemm", (3, 4), weights(4, 5)),
+    case("Gemm", (4, 3), weights(5, 4), weights(5), transA=1, transB=1),
+    case("Gemm", (3, 4), weights(5, 4), weights(3, 1), transB=1, alpha=0.5, beta=2.0),
+    case("Gemm", (3, 4), (4, 5), (3, 5), alpha=-1.5),
+    case("Gemm", (3, 4), (4, 5), scalar(0.25), beta=0.0),
+    case("Gemm", (3, 4), (4, 5), scalar(0.25)),
+]
+POOLS = [
+    case("MaxPool", IMAGE, kernel_shape=[3, 2]),
+    case("MaxPool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+    case("MaxPool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    case("MaxPool", IMAGE, kernel_shape=[2, 2], dilations=[2, 3], strides=[2, 1]),
+    case("MaxPool", IMAGE, kernel_shape=[2, 3], auto_pad="SAME_UPPER", strides=[2, 2]),
+    case("MaxPool", IMAGE, kernel_shape=[1, 1], strides=[2, 2]),
+    case("MaxPool", (1, 2, 8), kernel_shape=[3], opset=9),
+    case("AveragePool", IMAGE, kernel_shape=[3, 2], strides=[2, 1]),
+    case("AveragePool", IMAGE, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    case("AveragePool", IMAGE, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
+    case("AveragePool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    case("AveragePool", IMAGE, kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 0, 0, 1]),
+    case("AveragePool", IMAGE, kernel_shape=[3, 3], auto_pad="SAME_LOWER"),
+    case("GlobalAveragePool", IMAGE),
+    case("GlobalMaxPool", IMAGE),
+    case("GlobalAveragePool", (2, 3, 4)),
+]
+REDUCTIONS = [
+    case("ReduceSum", (2, 3, 4), ints(1)),
+    case("ReduceSum", (2, 3, 4), ints(0, -1), keepdims=0),
+    case("ReduceSum", (2, 3, 4)),
+    case("ReduceSum", (2, 3, 4), noop_with_empty_axes=1),
+    case("ReduceSum", (2, 1, 4), ints(1), keepdims=0),
+    case("ReduceSum", (2, 3, 4), opset=11, axes=[2]),
+    case("ReduceMean", (2, 3, 4), ints(-1, -2)),
+    case("ReduceMean", (2, 3, 4), opset=13, axes=[0], keepdims=0),
+    case("ReduceMax", (2, 3, 4), ints(0)),
+    case("ReduceMax", (2, 3, 4), opset=13, axes=[1, 2]),
+    case("ReduceMin", (2, 3, 4), opset=13, keepdims=0),
+    case("ReduceProd", (2, 3, 4), ints(2), keepdims=0),
+]
+MAPS = [
+    *(
+        case(op)
+        for op in ("Relu", "Neg", "Abs", "Floor", "Ceil", "HardSwish", "HardSigmoid", "LeakyRelu", "Identity")
+    ),
+    case("HardSigmoid", alpha=0.3, beta=0.1),
+    case("LeakyRelu", alpha=1.5),
+    case("LeakyRelu", alpha=-0.5),
+    case("PRelu", (2, 3, 4), weights(3, 1)),
+    case("PRelu", (2, 3, 4), (4,)),
+    case("Clip", (2, 3, 4), scalar(-0.5), scalar(0.5)),
+    case("Clip", (2, 3, 4), None, scalar(0.5)),
+    case("Clip", (2, 3, 4), scalar(0.0)),
+    case("Clip", (2, 3, 4)),
+    case("Clip", (2, 3, 4), opset=10, min=-0.25),
+    case("Sqrt", (3, 4)),
+    case("Reciprocal", (3, 4)),
+    *(case(op, (2, 3, 4), (3, 1)) for op in ("Add", "Sub", "Mul", "Div")),
+    case("Add", (2, 1, 4), (3, 1)),
+    case("Mul", (2, 3), scalar(3.0)),
+    case("Add", (3,), (2, 3)),
+    *(case(op, (2, 3), (3,), (1, 1)) for op in ("Max", "Min", "Sum", "Mean")),
+    case("Max", (2, 3)),
+    case("BatchNormalization", IMAGE, *STATISTICS),
+    case("BatchNormalization", (2, 4), *STATISTICS, epsilon=0.01, opset=15),
+    case("Dropout", (2, 3)),
+    case("Dropout", (2, 3), opset=10, ratio=0.3),
+    case("Dropout", (2, 3), scalar(0.3), np.array(False), opset=12),
+]
+MOVEMENTS = [
+    case("Reshape", (2, 3, 4), ints(4, 6)),
+    case("Reshape", (2, 3, 4), ints(0, -1)),
+    case("Reshape", (2, 6, 4), ints(4, 3, 2, 2)),
+    case("Reshape", (1, 6, 1, 4), ints(6, 1, 4)),
+    case("Reshape", (6, 4), ints(8, 3)),
+    case("Reshape", (2, 3), ints(6, 1, 1)),
+    case("Reshape", (1, 1), ints()),
+    case("Flatten", (2, 3, 4)),
+    case("Flatten", (2, 3, 4), axis=0),
+    case("Flatten", (2, 3, 4), axis=-1),
+    case("Squeeze", (1, 3, 1, 2), ints(0, 2)),
+    case("Squeeze", (1, 3, 1, 2)),
+    case("Squeeze", (1, 3, 1, 2), opset=11, axes=[-2]),
+    case("Unsqueeze", (3, 2), ints(0, -1)),
+    case("Unsqueeze", (3, 2), opset=11, axes=[1]),
+    case("Transpose", (2, 3, 4)),
+    case("Transpose", (2, 3, 4), perm=[1, 2, 0]),
+    case("Slice", (5, 6), ints(1, 0), ints(4, 6), ints(0, 1), ints(2, 3)),
+    case("Slice", (5, 6), ints(-1), ints(-(2**63) + 1), ints(1), ints(-1)),
+    case("Slice", (5, 6), ints(4), ints(0), ints(0), ints(-2)),
+    case("Slice", (5, 6), ints(-3), ints(2**31 - 1), ints(-1)),
+    case("Slice", (5, 6), opset=9, starts=[1], ends=[-1], axes=[1]),
+    case("Slice", (5, 6), opset=9, starts=[1, 2], ends=[3, 99]),
+    case("Pad", (3, 4), ints(1, 0, 2, 3)),
+    case("Pad", (3, 4), ints(0, 1, 0, 1), scalar(-1.5)),
+    case("Pad", (3, 4), ints(2, 1), None, ints(-1)),
+    case("Concat", (2, 3), (2, 1), (2, 4), axis=1),
+    case("Concat", (2, 3), weights(4, 3), axis=-2),
+    case("Concat", (2, 3), axis=0),
+    case("Split", (6, 4), outputs=3, num_outputs=3),
+    case("Split", (7, 4), outputs=3, num_outputs=3),
+    case("Split", (6, 4), ints(1, 3), axis=1, outputs=2),
+    case("Split", (6, 4), opset=11, axis=0, split=[2, 4], outputs=2),
+    case("Split", (6, 4), opset=11, axis=1, outputs=2),
+    case("Expand", (3, 1), ints(2, 1, 4)),
+    case("Expand", (2, 3), ints(1)),
+]
+CASES = [*CONVOLUTIONS, *PRODUCTS, *POOLS, *REDUCTIONS, *MAPS, *MOVEMENTS]
+
+
+def compare(proto: Any, inputs: dict[str, np.ndarray]) -> None:
+    expected = ReferenceEvaluator(proto).run(None, inputs)
+    imported = import_model(proto)
+    verify_graph(imported)
+    for graph in (imported, optimise(imported)):
+        actual = evaluate_graph(graph, inputs)
+        for output, wanted in zip(graph.outputs, expected, strict=True):
+            assert actual[output].shape == wanted.shape
+            np.testing.assert_allclose(actual[output], wanted, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("example", CASES, ids=str)
+def test_operator(example: Case) -> None:
+    random = np.random.default_rng(0)
+    inputs, constants, names = {}, {}, []
+    for place, operand in enumerate(example.operands):
+        name = "" if operand is None else f"x{place}"
+        names.append(name)
+        if isinstance(operand, np.ndarray):
+            constants[name] = operand
+        elif operand is not None:
+            positive = example.op in ("Sqrt", "Reciprocal", "Div")
+            drawn = random.standard_normal(operand).astype(np.float32)
+            inputs[name] = np.abs(drawn) + 0.5 if positive else drawn
+    outputs = [f"y{i}" for i in range(example.outputs)]
+    node = helper.make_node(example.op, names, outputs, **example.attributes)
+    shapes = {n: list(a.shape) for n, a in inputs.items()}
+    compare(model([node], shapes, constants, outputs, example.opset), inputs)
+
+
+def run_one(node: Any, x: np.ndarray, constants: dict[str, np.ndarray], opset: int = OPSET) -> np.ndarray:
+    graph = optimise(import_model(model([node], {"x": list(x.shape)}, constants, opset=opset)))
+    return evaluate_graph(graph, {"x": x})["y"]
+
+
+def test_batch_norm_of_opset_9_is_inference() -> None:
+    """The reference implementation takes it for training."""
+    node = helper.make_node("BatchNormalization", ["x", *"gomv"], ["y"], epsilon=0.01)
+    x, (g, o, m, v) = weights(2, 4), STATISTICS
+    actual = run_one(node, x, dict(zip("gomv", STATISTICS, strict=True)), 9)
+    np.testing.assert_allclose(actual, (x - m) / np.sqrt(v + 0.01) * g + o, rtol=1e-5)
+
+
+def test_negative_padding_crops() -> None:
+    """The reference implementation has none."""
+    x = weights(3, 4)
+    node = helper.make_node("Pad", ["x", "pads", "value"], ["y"])
+    actual = run_one(node, x, {"pads": ints(-1, 0, 1, -2), "value": scalar(9.0)})
+    np.testing.assert_array_equal(actual, np.pad(x[1:, :2], ((0, 1), (0, 0)), constant_values=9.0))
+
+
+def test_shape_arithmetic_is_constant() -> None:
+    """Flatten, as exporters write it: Shape, Gather, Mul, Concat, Reshape."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["batch"]),
+        helper.make_node("Gather", ["shape", "one"], ["rows"]),
+        helper.make_node("Shape", ["x"], ["last"], start=-1),
+        helper.make_node("Squeeze", ["last"], ["columns"]),
+        helper.make_node("Mul", ["rows", "columns"], ["rest"]),
+        helper.make_node("Div", ["rest", "two"], ["half"]),
+        helper.make_node("Cast", ["half"], ["half32"], to=6),
+        helper.make_node("Cast", ["half32"], ["half64"], to=7),
+        helper.make_node("Unsqueeze", ["batch", "axes"], ["batch1"]),
+        helper.make_node("Unsqueeze", ["half64", "axes"], ["half1"]),
+        helper.make_node("Concat", ["batch1", "half1", "two1"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["y"]),
+    ]
+    constants = {
+        "zero": np.array(0, np.int64),
+        "one": np.array(1, np.int64),
+        "two": np.array(2, np.int64),
+        "two1": ints(2),
+        "axes": ints(0),
+    }
+    proto = model(nodes, {"x": [2, 3, 4]}, constants)
+    compare(proto, {"x": weights(2, 3, 4)})
+    assert [n.name for n in import_model(proto).nodes] == ["Reshape_12"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"value": helper.make_tensor("t", 1, [2, 3], [1.0, 2, 3, 4, 5, 6])},
+        {"value_float": 2.5},
+        {"value_floats": [1.0, 2.0, 3.0]},
+    ],
+)
+def test_constant_nodes(attributes: dict[str, Any]) -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["c"], **attributes),
+        helper.make_node("Add", ["x", "c"], ["y"]),
+    ]
+    compare(model(nodes), {"x": weights(2, 3)})
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (400, 300)])
+def test_constant_of_shape(shape: Shape) -> None:
+    fill = helper.make_tensor("t", 1, [1], [1.5])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["c"], value=fill),
+        helper.make_node("Mul", ["x", "c"], ["y"]),
+    ]
+    compare(model(nodes, {"x": list(shape)}, {"shape": ints(*shape)}), {"x": weights(*shape)})
+
+
+def test_outputs_that_only_repeat_a_value() -> None:
+    nodes = [
+        helper.make_node("Identity", ["x"], ["y"]),
+        helper.make_node("Relu", ["x"], ["t"]),
+        helper.make_node("Identity", ["t"], ["z"]),
+        helper.make_node("Identity", ["c"], ["w"]),
+        helper.make_node("Constant", [], ["v"], value_floats=[1.0, 2.0]),
+    ]
+    compare(
+        model(nodes, constants={"c": weights(3)}, outputs=("y", "t", "z", "w", "v")), {"x": weights(2, 3)}
+    )
+
+
+def test_an_unused_optional_output_may_be_named() -> None:
+    nodes = [helper.make_node("Dropout", ["x"], ["y", "mask"])]
+    compare(model(nodes), {"x": weights(2, 3)})
+
+
+def test_model_local_functions_are_inlined() -> None:
+    opset = [helper.make_opsetid("", OPSET)]
+    function = helper.make_function(
+        "mine", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], opset
+    )
+    proto = model([helper.make_node("Twice", ["x"], ["y"], domain="mine")], functions=[function])
+    proto.opset_import.append(helper.make_opsetid("mine", 1))
+    compare(proto, {"x": weights(2, 3)})
+
+
+def test_batch_norm_goes_into_the_convolution() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c", "g", "o", "m", "v"], ["n"]),
+        helper.make_node("Relu", ["n"], ["y"]),
+    ]
+    constants = dict(zip("gomv", STATISTICS, strict=True)) | {"w": weights(4, 4, 3, 3), "b": weights(4)}
+    proto = model(nodes, {"x": list(IMAGE)}, constants)
+    compare(proto, {"x": weights(*IMAGE)})
+    assert len(optimise(import_model(proto)).nodes) == 3
