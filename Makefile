@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP) ## Tune ResNet-50 through a local server in three minutes, and show what it gave
-	$(BIN)/python examples/demo.py
+	$(BIN)/python -m examples.demo
 
 test: $(STAMP) ## Run the tests (ARGS='-k name' passes options to pytest)
 	$(BIN)/python -m pytest $(ARGS)
@@ -35,8 +35,8 @@ format: $(STAMP) ## Format the code and apply the linter's safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='--threads 2 mlp resnet50')
-	$(BIN)/python benchmarks/models.py $(ARGS)
+bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='mlp resnet50 --threads 1')
+	$(BIN)/python -m benchmarks.models $(ARGS)
 
 golden: $(STAMP) ## Rewrite the golden texts; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden $(ARGS)

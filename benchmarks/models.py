@@ -1,6 +1,6 @@
 """Time models in Luthier, untuned and tuned, beside ONNX Runtime (and OpenVINO where it is installed).
 
-    python benchmarks/models.py [MODEL ...] [--threads 1,2] [--seconds 10] [--tune TRIALS] [--database URL] [--json OUT]
+    python -m benchmarks.models [MODEL ...] [--threads 1,2] [--seconds 10] [--tune TRIALS] [--database URL] [--json OUT]
 
 A MODEL is a name of examples/networks or the path of an ONNX file; without any, all of them. The engines of a model run
 in alternation in one process, so only the ratios within a row mean something. "tuned" takes what the tuning log knows;
@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import luthier
 from compiler.pipeline import compile_program
@@ -144,4 +142,4 @@ if __name__ == "__main__":
     try:
         main()
     except luthier.LuthierError as problem:
-        sys.exit(f"benchmarks/models.py: {problem}")
+        sys.exit(f"benchmarks.models: {problem}")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from compiler.grid import Array, Grid, index_arrays
 from compiler.index import Index
-from compiler.scalar import OPS, REDUCERS, Apply, Expr, Guard, Load, loads, substitute, walk
+from compiler.scalar import OPS, REDUCERS, Apply, Expr, Guard, Load, Pick, loads, substitute, walk
 from compiler.symbol import Axis
 
 _PIECE = 1 << 22
@@ -195,6 +195,8 @@ def _used(expr: Expr, ranges: Mapping[str, int]) -> dict[str, int]:
             names.update(*(index.names() for index in e.indices))
         elif isinstance(e, Guard):
             names.update(*(bound.index.names() for bound in e.bounds))
+        elif isinstance(e, Pick):
+            names.update(e.index.names())
     return {name: size for name, size in ranges.items() if name in names}
 
 

@@ -12,6 +12,22 @@ Role = Literal["input", "constant", "output", "scratch"]
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """A linear map over the innermost dimension of a constant, computed in float64 before the first run.
+
+    result[..., k] = sum_j matrix[k][j] * source[..., j], the source taken in the given shape.
+    """
+
+    shape: tuple[int, ...]
+    matrix: tuple[tuple[float, ...], ...]
+
+    def apply(self, array: np.ndarray) -> np.ndarray:
+        """The transformed array, in the source's type."""
+        result = array.reshape(self.shape).astype(np.float64) @ np.array(self.matrix, np.float64).T
+        return np.ascontiguousarray(result.astype(array.dtype))
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """How a constant is rearranged once, before the first run.
 
@@ -21,14 +37,18 @@ class Packing:
         source: name of the operand it is made from.
         shape: extents of the packed array.
         coefficients: per packed dimension, one factor per source dimension.
+        transform: what is done to the source before; its result then stands for the source.
     """
 
     source: str
     shape: tuple[int, ...]
     coefficients: tuple[tuple[int, ...], ...]
+    transform: Transform | None = None
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """The packed copy of a source array."""
+        if self.transform is not None:
+            array = self.transform.apply(array)
         reach = [
             1 + sum((n - 1) * c[d] for n, c in zip(self.shape, self.coefficients, strict=True))
             for d in range(array.ndim)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from compiler.dtype import DType
-from compiler.packing import Packing, Role
+from compiler.packing import Packing, Role, Transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,7 @@ def kernel_json(kernel: Kernel) -> dict[str, Any]:
                 "role": p.role,
                 "shape": list(p.shape),
                 "dtype": p.dtype.value,
-                "packing": None
-                if p.packing is None
-                else [p.packing.source, list(p.packing.shape), [list(c) for c in p.packing.coefficients]],
+                "packing": None if p.packing is None else _packing_json(p.packing),
             }
             for p in kernel.params
         ],
@@ -85,9 +83,25 @@ def kernel_from_json(data: Any, object_code: bytes) -> Kernel:
     )
 
 
+def _packing_json(packing: Packing) -> dict[str, Any]:
+    transform = packing.transform
+    return {
+        "source": packing.source,
+        "shape": list(packing.shape),
+        "coefficients": [list(row) for row in packing.coefficients],
+        "transform": None if transform is None else [list(transform.shape), [list(r) for r in transform.matrix]],
+    }
+
+
+def _packing_from_json(data: Any) -> Packing:
+    transform = None
+    if data["transform"] is not None:
+        shape, matrix = data["transform"]
+        transform = Transform(tuple(shape), tuple(tuple(float(v) for v in row) for row in matrix))
+    coefficients = tuple(tuple(row) for row in data["coefficients"])
+    return Packing(str(data["source"]), tuple(data["shape"]), coefficients, transform)
+
+
 def _param_from_json(data: Any) -> Param:
-    packing = None
-    if data["packing"] is not None:
-        source, shape, coefficients = data["packing"]
-        packing = Packing(str(source), tuple(shape), tuple(tuple(c) for c in coefficients))
+    packing = None if data["packing"] is None else _packing_from_json(data["packing"])
     return Param(str(data["name"]), data["role"], tuple(data["shape"]), DType(data["dtype"]), packing)

@@ -81,7 +81,9 @@ def has_data(tensor: TensorProto) -> bool:
         tensor.uint64_data,
         tensor.string_data,
     )
-    return tensor.data_location != TensorProto.EXTERNAL and (tensor.HasField("raw_data") or any(map(len, fields)))
+    return tensor.data_location != TensorProto.EXTERNAL and (
+        tensor.HasField("raw_data") or any(map(len, fields))
+    )
 
 
 def _shape(tensor: TensorProto, name: str) -> tuple[int, ...]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from compiler.frontend.call import OperatorCall
 from compiler.index import Index
 from compiler.scalar import Bound, Const, Expr, Guard, Load
@@ -35,14 +38,14 @@ class Window:
         last = (self.outputs - 1) * self.stride + (self.kernel - 1) * self.dilation - self.before
         return self.before > 0 or last >= self.size
 
-    def taps_inside(self, *, padding_counts: bool) -> list[int]:
+    def taps_inside(self, *, padding_counts: bool) -> npt.NDArray[np.int64]:
         """For each output the number of taps in the input (or in the input and its padding)."""
         low = -self.before if padding_counts else 0
         high = self.size + (self.after if padding_counts else 0)
-        counts = []
-        for output in range(self.outputs):
-            start = output * self.stride - self.before
-            counts.append(sum(low <= start + tap * self.dilation < high for tap in range(self.kernel)))
+        starts = np.arange(self.outputs, dtype=np.int64) * self.stride - self.before
+        first = np.maximum(-((starts - low) // self.dilation), 0)
+        behind = np.minimum(-((starts - high) // self.dilation), self.kernel)
+        counts: npt.NDArray[np.int64] = np.maximum(behind - first, 0)
         return counts
 
 

@@ -14,7 +14,7 @@ from typing import assert_never
 from compiler.errors import CompileError
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index, Ranges
-from compiler.scalar import OPS, REDUCERS, Apply, Bound, Cast, Const, Expr, Guard, Load, children, walk
+from compiler.scalar import OPS, REDUCERS, Apply, Bound, Cast, Const, Expr, Guard, Load, Pick, children, walk
 
 Bounds = tuple[Bound, ...]
 
@@ -76,6 +76,8 @@ def _verify_scalar(node: Node, expr: Expr, known: Mapping[str, TensorType], name
                 raise _error(node, f"reads {buffer!r} with {len(indices)} indices")
         case Guard(bounds, _, _):
             indices = tuple(bound.index for bound in bounds)
+        case Pick(_, index):
+            indices = (index,)
         case Const() | Cast():
             pass
         case _:

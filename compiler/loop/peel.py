@@ -1,6 +1,6 @@
 """Peel: main and edge tiles get code of their own.
 
-Where the extent of a vector or unrolled loop depends on an outer loop v (only the last iteration of v is shorter),
+Where the extent of a vector or unrolled loop, or the test of a guard, is different in the last iteration of a loop v,
 
     for v in 0..n: body    →    for v in 0..n: if v < n - 1: body (full tiles) else: body with v = n - 1 (short ones)
 
@@ -27,8 +27,8 @@ from compiler.loop.ir import (
     block,
     walk_statements,
 )
-from compiler.loop.simplify import simplify_extent, simplify_statement, substitute_statement
-from compiler.scalar import Bound
+from compiler.loop.simplify import decide, simplify_extent, simplify_statement, substitute_statement
+from compiler.scalar import Bound, Guard, walk
 
 _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
 
@@ -72,17 +72,34 @@ def _split_last(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int])
 
 
 def _ragged(body: Stmt, var: str, ranges: Mapping[str, int]) -> bool:
-    """Whether a vector or unrolled loop in the body is shorter at the end of `var`."""
+    """Whether something in the body is different at the end of `var` only: an extent, or the test of a guard."""
     inside = dict(ranges)
     for stmt in walk_statements(body):
-        if isinstance(stmt, Let):
-            inside[stmt.var] = stmt.extent
-        if not isinstance(stmt, For):
-            continue
-        inside[stmt.var] = stmt.extent.limit
-        bound = stmt.extent.bound
-        if stmt.kind in _COPIED and bound is not None and var in bound.names():
-            known = {**inside, **{n: inside.get(n, 1) for n in bound.names()}}
-            if simplify_extent(stmt.extent, known).bound is not None:
-                return True
+        match stmt:
+            case Let(name, _, extent, _):
+                inside[name] = extent
+            case For(name, extent, kind, _):
+                inside[name] = extent.limit
+                if kind in _COPIED and _shorter(extent, var, inside):
+                    return True
+            case Store(_, _, value):
+                tests = [b for e in walk(value) if isinstance(e, Guard) for b in e.bounds]
+                if any(_open_at_the_end(test, var, inside) for test in tests):
+                    return True
+            case _:
+                pass
     return False
+
+
+def _shorter(extent: Extent, var: str, ranges: Mapping[str, int]) -> bool:
+    if extent.bound is None or var not in extent.bound.names():
+        return False
+    known = {**ranges, **{n: ranges.get(n, 1) for n in extent.bound.names()}}
+    return simplify_extent(extent, known).bound is not None
+
+
+def _open_at_the_end(test: Bound, var: str, ranges: Mapping[str, int]) -> bool:
+    """Whether a test depends on the other loops at the end of `var`, and always holds before."""
+    if var not in test.index.names() or not test.index.names() <= ranges.keys():
+        return False
+    return decide(test, ranges) is None and decide(test, {**ranges, var: ranges[var] - 1}) is True

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from compiler.errors import ScheduleError
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
+from compiler.schedule.winograd import winograd
 from compiler.workload.ir import Workload
 
 Rewrite = Callable[[Workload, tuple[int, ...]], Workload]
@@ -17,7 +18,7 @@ def _direct(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     return workload
 
 
-REWRITES: Mapping[str, Rewrite] = {"direct": _direct}
+REWRITES: Mapping[str, Rewrite] = {"direct": _direct, "winograd": winograd}
 
 
 def algorithm(state: State, step: Algorithm) -> State:

@@ -46,6 +46,9 @@ class _Lowering:
         found = []
         for operand in workload.operands:
             packed = self._packed.get(operand.name)
+            if packed is None and operand.name in workload.transforms:
+                msg = f"constant {operand.name} is transformed by the algorithm; pack it"
+                raise ScheduleError(msg)
             if packed is not None:
                 found.append(
                     Buffer(
@@ -114,7 +117,8 @@ class _Lowering:
         """The body with loads of attached stages made relative and loads of packed constants redirected."""
         for name in stage.packed:
             operand = self._state.workload.buffers[name]
-            self._packed[name] = plan_packing(operand, body, scope.names)
+            transform = self._state.workload.transforms.get(name)
+            self._packed[name] = plan_packing(operand, body, scope.names, transform)
 
         def rule(e: Expr) -> Expr | None:
             if not isinstance(e, Load):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.packing import Packing
+from compiler.packing import Packing, Transform
 from compiler.scalar import Expr, loads
 from compiler.workload.ir import Operand
 
@@ -22,7 +22,9 @@ class PackedRead:
     indices: tuple[Index, ...]
 
 
-def plan_packing(operand: Operand, body: Expr, names: tuple[tuple[str, int], ...]) -> PackedRead:
+def plan_packing(
+    operand: Operand, body: Expr, names: tuple[tuple[str, int], ...], transform: Transform | None
+) -> PackedRead:
     """Pack the operand in the order of the names (outermost first, with their limits) that its read uses.
 
     Raises ScheduleError where the read is not affine in them, starts at an offset, or would multiply the constant.
@@ -43,5 +45,5 @@ def plan_packing(operand: Operand, body: Expr, names: tuple[tuple[str, int], ...
     if elements > GROWTH_LIMIT * operand.elements + 1024:
         msg = f"cannot pack {operand.name}: {operand.elements} elements would become {elements}"
         raise ScheduleError(msg)
-    packing = Packing(operand.name, tuple(size for _, size in dims), coefficients)
+    packing = Packing(operand.name, tuple(size for _, size in dims), coefficients, transform)
     return PackedRead(packing, tuple(Index.of(name) for name, _ in dims))

@@ -10,13 +10,12 @@ from __future__ import annotations
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.target import Target
-from compiler.workload.ir import Workload
 
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
 
-def default_values(workload: Workload, axes: TileAxes, target: Target, threads: int) -> dict[str, Value]:
+def default_values(axes: TileAxes, target: Target, threads: int) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     rows, vectors = _tile(axes, target)
     tiles = _tiles(axes, vectors)

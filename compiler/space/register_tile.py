@@ -1,19 +1,16 @@
-"""Rule: a reduction and the map that follows it, computed tile by tile in vector registers.
+"""The register tile: a reduction and the map that follows it, computed tile by tile in vector registers.
 
 The output is cut into tiles of `rows` x `vectors` vectors. A tile's accumulators live in registers across the whole
 reduction; the map is applied to them before they are stored, so that intermediate results never reach memory. Constant
 operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise convolution,
-pooling and any other reduction share this rule.
+pooling and any other reduction share it.
 """
 
 from __future__ import annotations
 
-from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
-from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
-from compiler.space.default_tile import default_values
-from compiler.space.space import Assignment, Knob, SearchSpace, Value
+from compiler.space.space import Knob, Value
 from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -26,46 +23,24 @@ UNROLLED_LIMIT = 320
 """Multiply-adds in the innermost body: more of them overflow the instruction caches and take long to compile."""
 
 
+def number(values: dict[str, Value], name: str, default: int = 1) -> int:
+    """A knob's value as a number."""
+    value = values.get(name, default)
+    return value if isinstance(value, int) else default
+
+
 class RegisterTile:
-    """The rule."""
+    """The tile of one reduction: `anchor` computes into a temporary that `store`, a map over the same axes, reads."""
 
-    name = "register_tile"
-
-    def applies(self, workload: Workload) -> bool:
-        """A reduction into a temporary, and one map over the same axes that reads it."""
-        if len(workload.stages) != 2:
-            return False
-        anchor, epilogue = workload.stages
-        return anchor.reducer is not None and epilogue.reducer is None and bool(epilogue.axes)
-
-    def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: rows, vectors, order, parallel, reduce, unroll."""
-        tile = _Tile(workload, target, threads)
-        knobs = tile.knobs()
-        wanted = default_values(workload, tile.axes, target, threads)
-        default: Assignment = tuple(knob.choices.index(_nearest(knob, wanted)) for knob in knobs)
-        return SearchSpace(knobs, default, tile.legal, tile.schedule)
-
-
-def _nearest(knob: Knob, wanted: dict[str, Value]) -> Value:
-    value = wanted.get(knob.name, knob.choices[0])
-    if value in knob.choices:
-        return value
-    numbers = [c for c in knob.choices if isinstance(c, int)]
-    return (
-        min(numbers, key=lambda c: abs(c - value)) if numbers and isinstance(value, int) else knob.choices[0]
-    )
-
-
-class _Tile:
-    def __init__(self, workload: Workload, target: Target, threads: int) -> None:
-        self.workload, self.target, self.threads = workload, target, threads
-        self.anchor: Stage = workload.stages[0]
-        self.epilogue: Stage = workload.stages[1]
-        self.axes: TileAxes = tile_axes(workload, self.epilogue, target)
-        self.packs = packable(workload, self.anchor)
+    def __init__(self, workload: Workload, anchor: Stage, store: Stage, target: Target, threads: int) -> None:
+        """Analyse the stages."""
+        self.workload, self.anchor, self.store = workload, anchor, store
+        self.target, self.threads = target, threads
+        self.axes: TileAxes = tile_axes(workload, store, target)
+        self.packs = packable(workload, anchor)
 
     def knobs(self) -> tuple[Knob, ...]:
+        """rows, vectors, order, reduce, unroll, and parallel where there is more than one thread."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
         vectors = -(-axes.vector.size // axes.lanes)
@@ -93,7 +68,7 @@ class _Tile:
 
     def legal(self, values: dict[str, Value]) -> bool:
         """Accumulators, one vector of each operand and a broadcast fit in the registers; the body stays small."""
-        rows, vectors, unroll = (int(values[k]) for k in ("rows", "vectors", "unroll"))  # type: ignore[arg-type]
+        rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
         if rows * vectors + vectors + 1 > self.target.vector_registers and rows * vectors > 1:
             return False
         if rows * vectors * unroll > UNROLLED_LIMIT:
@@ -104,25 +79,19 @@ class _Tile:
         order = str(values["order"])
         if not order.startswith("block") or self.axes.others or self.axes.row is None:
             return True
-        return int(order.removeprefix("block")) < -(-self.axes.row.size // int(values["rows"]))  # type: ignore[arg-type]
+        return int(order.removeprefix("block")) < -(-self.axes.row.size // number(values, "rows"))
 
-    # --- the schedule
-
-    def schedule(self, values: dict[str, Value]) -> Schedule:
-        """The Steps for the knobs' values."""
-        if not self.legal(values):
-            msg = f"the tile {values} does not fit the target; choose legal knobs"
-            raise ScheduleError(msg)
-        steps = self._tile_output(int(values["rows"]), int(values["vectors"]))  # type: ignore[arg-type]
+    def steps(self, values: dict[str, Value]) -> list[Step]:
+        """The Steps for legal values of the knobs."""
+        steps = self._tile_output(number(values, "rows"), number(values, "vectors"))
         outer, blocking = self._outer_loops(str(values["order"]))
         steps += blocking
         inner = [*([f"{self.axes.row.name}.i"] if self.axes.row is not None else []), *self._lane_loops()]
-        steps.append(Reorder("epilogue", (*outer, *inner)))
-        steps.append(ComputeAt("anchor", "epilogue", outer[-1]))
-        steps += self._tile_reduction(int(values["reduce"]), int(values["unroll"]))  # type: ignore[arg-type]
-        steps += self._bind(outer, int(values.get("parallel", 1)), inner)  # type: ignore[arg-type]
-        steps += [Pack("anchor", name) for name in self.packs]
-        return Schedule(tuple(steps))
+        steps.append(Reorder(self.store.name, (*outer, *inner)))
+        steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
+        steps += self._tile_reduction(number(values, "reduce", 0), number(values, "unroll"))
+        steps += self._bind(outer, number(values, "parallel"), inner)
+        return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
     def _lane_loops(self) -> list[str]:
         vector = self.axes.vector.name
@@ -132,9 +101,9 @@ class _Tile:
         vector = self.axes.vector.name
         steps: list[Step] = []
         if self.axes.row is not None:
-            steps.append(Split("epilogue", self.axes.row.name, rows))
-        steps.append(Split("epilogue", vector, vectors * self.axes.lanes))
-        steps.append(Split("epilogue", f"{vector}.i", self.axes.lanes))
+            steps.append(Split(self.store.name, self.axes.row.name, rows))
+        steps.append(Split(self.store.name, vector, vectors * self.axes.lanes))
+        steps.append(Split(self.store.name, f"{vector}.i", self.axes.lanes))
         return steps
 
     def _outer_loops(self, order: str) -> tuple[list[str], list[Step]]:
@@ -151,12 +120,12 @@ class _Tile:
         if factor == 1 and len(rest) > 1:
             return [rest[0], panel, *rest[1:]], []
         blocked = rest[0]
-        return [f"{blocked}.o", panel, f"{blocked}.i", *rest[1:]], [Split("epilogue", blocked, factor)]
+        return [f"{blocked}.o", panel, f"{blocked}.i", *rest[1:]], [Split(self.store.name, blocked, factor)]
 
     def _tile_reduction(self, rotation: int, unroll: int) -> list[Step]:
         """Order of the reduction's loops, and how many of its innermost iterations stand in the body."""
         vector = self.axes.vector.name
-        steps: list[Step] = [Split("anchor", vector, self.axes.lanes)]
+        steps: list[Step] = [Split(self.anchor.name, vector, self.axes.lanes)]
         names = [a.name for a in self.anchor.reduce_axes]
         sizes = {a.name: a.size for a in self.anchor.reduce_axes}
         names = names[rotation:] + names[:rotation]
@@ -168,15 +137,19 @@ class _Tile:
                 unrolled.insert(0, name)
                 unroll //= sizes[name]
                 continue
-            steps.append(Split("anchor", name, unroll))
+            steps.append(Split(self.anchor.name, name, unroll))
             serial.append(f"{name}.o")
             unrolled.insert(0, f"{name}.i")
             break
         row = [self.axes.row.name] if self.axes.row is not None else []
         others = [a.name for a in self.axes.others]
-        steps.append(Reorder("anchor", (*others, *serial, *unrolled, *row, f"{vector}.o", f"{vector}.i")))
-        steps += [Bind("anchor", name, LoopKind.UNROLLED) for name in (*unrolled, *row, f"{vector}.o")]
-        steps.append(Bind("anchor", f"{vector}.i", LoopKind.VECTOR))
+        steps.append(
+            Reorder(self.anchor.name, (*others, *serial, *unrolled, *row, f"{vector}.o", f"{vector}.i"))
+        )
+        steps += [
+            Bind(self.anchor.name, name, LoopKind.UNROLLED) for name in (*unrolled, *row, f"{vector}.o")
+        ]
+        steps.append(Bind(self.anchor.name, f"{vector}.i", LoopKind.VECTOR))
         return steps
 
     def _bind(self, outer: list[str], fused: int, inner: list[str]) -> list[Step]:
@@ -185,9 +158,9 @@ class _Tile:
         for following in outer[1 : min(fused, len(outer))]:
             if following.endswith(".i") and following.removesuffix(".i") + ".o" == outer[0]:
                 break  # a block's extent may depend on its outer loop
-            steps.append(Fuse("epilogue", name, following))
+            steps.append(Fuse(self.store.name, name, following))
             name = f"{name}*{following}"
-        steps.append(Bind("epilogue", name, LoopKind.PARALLEL))
-        steps += [Bind("epilogue", loop, LoopKind.UNROLLED) for loop in inner[:-1]]
-        steps.append(Bind("epilogue", inner[-1], LoopKind.VECTOR))
+        steps.append(Bind(self.store.name, name, LoopKind.PARALLEL))
+        steps += [Bind(self.store.name, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
+        steps.append(Bind(self.store.name, inner[-1], LoopKind.VECTOR))
         return steps

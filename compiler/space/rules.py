@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from compiler.errors import CompileError
-from compiler.space.register_tile import RegisterTile
+from compiler.space.reduction import Reduction
 from compiler.space.rule import Rule
 from compiler.space.space import SearchSpace
 from compiler.space.vector_map import VectorMap
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-RULES: tuple[Rule, ...] = (RegisterTile(), VectorMap())
+RULES: tuple[Rule, ...] = (Reduction(), VectorMap())
 
 VERSION = 1
 """Raised when a rule changes what its knobs mean."""

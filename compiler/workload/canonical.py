@@ -22,6 +22,7 @@ from compiler.scalar import (
     Expr,
     Guard,
     Load,
+    Pick,
     map_indices,
     rename_buffers,
     rewrite,
@@ -101,7 +102,7 @@ def _sort_arguments(stage: Stage, ranks: Mapping[str, int]) -> Stage:
 
     def rank(expr: Expr) -> int:
         match expr:
-            case Const():
+            case Const() | Pick():
                 return 4
             case Load(buffer, _) | Guard(_, Load(buffer, _), _):
                 return ranks.get(buffer, 1)

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from compiler.dtype import DType
 from compiler.index import Index, index_from_json, index_json
+from compiler.packing import Transform
 from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
 from compiler.symbol import Axis, Symbol, axis, static
 
@@ -102,13 +104,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a Subgraph computes. `operands` are inputs and constants; `outputs` and `temporaries` are written."""
+    """What a Subgraph computes. `operands` are inputs and constants; `outputs` and `temporaries` are written.
+
+    `transforms`: constants that stand for a linear map of the model's own; an Algorithm makes them, partitioning never.
+    """
 
     operands: tuple[Operand, ...]
     temporaries: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     symbols: tuple[Symbol, ...] = ()
+    transforms: Mapping[str, Transform] = field(default_factory=dict)
 
     @property
     def buffers(self) -> dict[str, Operand]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from compiler.index import Index, Ranges
-from compiler.scalar import Expr, Guard, Load, rewrite, walk
+from compiler.scalar import Expr, Guard, Load, Pick, rewrite, walk
 from compiler.symbol import Axis
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
@@ -48,7 +48,7 @@ def _dimensions(workload: Workload, outer: str, inner: str) -> dict[str, int] | 
     found: dict[str, int] = {}
     untouched: set[str] = set()
     for stage in workload.stages:
-        if not _neighbours(stage, outer, inner) or _bounds_use(stage, outer, inner):
+        if not _neighbours(stage, outer, inner) or _computes_with(stage, outer, inner):
             return None
         accesses = [*stage_loads(stage), Load(stage.target, stage.target_indices)]
         for access in accesses:
@@ -72,13 +72,16 @@ def _neighbours(stage: Stage, outer: str, inner: str) -> bool:
     return True
 
 
-def _bounds_use(stage: Stage, outer: str, inner: str) -> bool:
-    return any(
-        {outer, inner} & bound.index.names()
+def _computes_with(stage: Stage, outer: str, inner: str) -> bool:
+    """Whether a bound or a table of literals depends on one of them."""
+    indices = [
+        index
         for e in walk(stage.body)
-        if isinstance(e, Guard)
-        for bound in e.bounds
-    )
+        for index in (
+            [b.index for b in e.bounds] if isinstance(e, Guard) else [e.index] if isinstance(e, Pick) else []
+        )
+    ]
+    return any({outer, inner} & index.names() for index in indices)
 
 
 def _pair(access: Load, outer: str, inner: str, sizes: tuple[int, ...], ranges: Ranges) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from compiler.errors import CompileError
 from compiler.graph.verify import guarded_loads, narrowed
 from compiler.index import Index, Ranges
-from compiler.scalar import REDUCERS, Bound, Guard, Load, walk
+from compiler.scalar import REDUCERS, Bound, Guard, Load, Pick, walk
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.program import Program, Subgraph
 
@@ -74,9 +74,16 @@ def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:
     _require(stage.reducer is None or stage.reducer in REDUCERS, f"{where} has reducer {stage.reducer}")
     spatial = {a.name: a.size for a in stage.axes}
     _verify_access(Load(stage.target, stage.target_indices), buffers, spatial, (), where)
-    for guard in (e for e in walk(stage.body) if isinstance(e, Guard)):
-        for bound in guard.bounds:
+    for e in walk(stage.body):
+        for bound in e.bounds if isinstance(e, Guard) else ():
             _verify_names(bound.index, ranges, where)
+        if isinstance(e, Pick):
+            _verify_names(e.index, ranges, where)
+            low, high = e.index.bounds(ranges)
+            _require(
+                low >= 0 and high < len(e.values),
+                f"{where}: a table is indexed by {e.index} in {low}..{high}",
+            )
     for load, bounds in guarded_loads(stage.body, ranges):
         _verify_access(load, buffers, ranges, bounds, where)
 

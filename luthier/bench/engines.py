@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -46,13 +46,18 @@ class OnnxRuntimeEngine:
 
     def __init__(self, model: Path, inputs: Arrays, threads: int) -> None:
         """Load the model; raises InputError where the package is missing or refuses the model."""
-        runtime = _import("onnxruntime")
-        self.version = str(runtime.__version__)
-        options = runtime.SessionOptions()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise _missing(self.name) from error
+        self.version = str(onnxruntime.__version__)
+        options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4
         try:
-            self._session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                str(model), options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:
             raise _refused(self.name, error) from error
         self._names = [output.name for output in self._session.get_outputs()]
@@ -70,7 +75,10 @@ class OpenVinoEngine:
 
     def __init__(self, model: Path, inputs: Arrays, threads: int) -> None:
         """Load the model; raises InputError where the package is missing or refuses the model."""
-        openvino = _import("openvino")
+        try:
+            import openvino
+        except ImportError as error:
+            raise _missing(self.name) from error
         self.version = str(openvino.__version__)
         hints = {
             "PERFORMANCE_HINT": "LATENCY",
@@ -106,14 +114,8 @@ def make_peer(name: str, model: Path, inputs: Arrays, threads: int) -> Engine:
     return PEERS[name](model, inputs, threads)
 
 
-def _import(package: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(package)
-    except ImportError as error:
-        msg = f"{package} is not installed; install it with: pip install {package}"
-        raise InputError(msg) from error
+def _missing(name: str) -> InputError:
+    return InputError(f"{name} is not installed; install it with: pip install {name}")
 
 
 def _refused(name: str, error: Exception) -> InputError:

@@ -65,7 +65,7 @@ class JobView:
         if kind == "state":
             self.state = _shown_state(data) or self.state
             self.tasks = int(data.get("tasks", self.tasks))
-            self.trials = int(data.get("trials", self.trials))
+            self.trials = max(self.trials, int(data.get("trials", 0)))
         elif kind in ("task", "trial", "best") and "workload" in data:
             self._apply_row(kind, data)
 
@@ -109,7 +109,7 @@ class JobView:
         row.best_s = data.get("best_s") or row.best_s
         if kind == "trial":
             row.trials += 1
-            self.trials = max(self.trials, int(data.get("trials", self.trials)))
+            self.trials += 1
             if data.get("failure"):
                 row.failed += 1
                 self.failed += 1

@@ -36,24 +36,25 @@ def submit(
 
         settings = Settings()
         prepare_report(report)
-        client = Client(server or settings.server_url, settings.token_text)
-        job = client.submit(
-            model,
-            target=target,
-            trials=trials,
-            seconds=seconds,
-            threads=threads,
-            shapes=parse_shapes(shape),
-            error_budget=error_budget,
-            seed=seed,
-        )
-        try:
-            with show_progress(JobView(model.stem, trials, seconds)) as listener:
-                job.wait(progress=listener)
-        except KeyboardInterrupt:
-            say(f"luthier: no longer waiting; job {job.id} goes on, and the same command finds it again")
-            raise typer.Exit(130) from None
-        found = TuningReport.from_json(job.report())
+        with Client(server or settings.server_url, settings.token_text) as client:
+            job = client.submit(
+                model,
+                target=target,
+                trials=trials,
+                seconds=seconds,
+                threads=threads,
+                shapes=parse_shapes(shape),
+                error_budget=error_budget,
+                seed=seed,
+            )
+            try:
+                with show_progress(JobView(model.stem, trials, seconds)) as listener:
+                    job.wait(progress=listener)
+            except KeyboardInterrupt:
+                say(f"luthier: no longer waiting; job {job.id} goes on, and the same command finds it again")
+                raise typer.Exit(130) from None
+            document = job.report()
+        found = TuningReport.from_json(document)
         write_report(report, found)
     if json:
         put_json({"id": job.id, "state": "succeeded", "report": found.to_json()})

@@ -47,7 +47,8 @@ class RecordRepository:
         known = self.records(ids)
         count = 0
         for record in records:
-            if supersedes(record, known.get(record.key)):
+            kept = known.get(record.key)
+            if record != kept and supersedes(record, kept):
                 self._replace_record(record, ids[record.key])
                 known[record.key] = record
                 count += 1

@@ -238,3 +238,12 @@ def test_a_stage_evaluates_over_its_axes() -> None:
     stage = padded_pair().stages[1]
     values = evaluate_stage(stage, {"t": np.ones((4, 5))})
     np.testing.assert_array_equal(values, np.full((2, 3), 9.0))
+
+
+def test_both_sides_of_a_guard_may_leave_their_buffers_elsewhere() -> None:
+    index = Index.of("a")
+    body = Guard((Bound(index, 0, 3),), Load("x", (index,)), Load("z", (index - 3,)))
+    values = evaluate_compute(
+        Compute((axis("a", 5),), (), None, body), {"x": np.arange(3), "z": np.array([7, 8])}
+    )
+    np.testing.assert_array_equal(values, [0, 1, 2, 7, 8])

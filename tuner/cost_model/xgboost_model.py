@@ -30,13 +30,13 @@ _MEMO_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class XGBoostOptions:
-    """Parameters of the trees. `pairs`: how many of the top are compared with the rest in each round."""
+    """Parameters of the trees. `pairs`: how many of the top of a Task are compared with all the rest, in each round."""
 
     rounds: int = 100
     depth: int = 6
     learning_rate: float = 0.1
     bins: int = 64
-    pairs: int = 16
+    pairs: int = 64
     seed: int = 0
 
 

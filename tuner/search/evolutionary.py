@@ -85,7 +85,7 @@ class EvolutionaryStrategy:
         if scores is None:
             return self._neighbours(-(-count // 2), rng)
         ranking = sorted(range(len(pool)), key=lambda i: (-scores[i], pool[i].digest))
-        return self._explored.take([pool[i] for i in ranking], wanted)
+        return self._explored.take(_spread([pool[i] for i in ranking], wanted), wanted)
 
     def _neighbours(self, count: int, rng: random.Random) -> list[Candidate]:
         """New mutants of the best that is known."""
@@ -142,3 +142,21 @@ class EvolutionaryStrategy:
             if self._space.is_legal(child):
                 return child
         return self._space.mutate(mother, rng)
+
+
+def _spread(ranking: Sequence[Candidate], count: int) -> list[Candidate]:
+    """The ranking with `count` candidates in front that differ from each other in two knobs or more.
+
+    Neighbours of one candidate have nearly its score: a batch of them would teach little where the model is wrong.
+    """
+    front: list[Candidate] = []
+    rest: list[Candidate] = []
+    for candidate in ranking:
+        apart = len(front) < count and all(_distance(candidate, other) > 1 for other in front)
+        (front if apart else rest).append(candidate)
+    return front + rest
+
+
+def _distance(one: Candidate, other: Candidate) -> int:
+    """Knobs in which two candidates of one space differ."""
+    return sum(a != b for a, b in zip(one.assignment or (), other.assignment or (), strict=True))

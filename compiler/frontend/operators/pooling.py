@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 
 from compiler.frontend.call import Lowering, OperatorCall, size_of
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
 from compiler.frontend.windows import Window, windowed_load, windows
 from compiler.graph.ir import Compute
 from compiler.scalar import Const, Expr, Load, apply
+
+_MOST_COUNTS = 1 << 24
+"""Places of an image for which the size of the window is stored."""
 
 
 def _max_pool(call: OperatorCall) -> None:
@@ -23,13 +28,13 @@ def _average_pool(call: OperatorCall) -> None:
     slides = _windows(call)
     total = call.intermediate(_pooled(call, slides, "sum", 0.0), "sum")
     axes = output_axes(call.builder.shapes[total])
-    count = _count(call, slides)
     value = Load(total, at(axes))
-    if count.min() == count.max():
-        body: Expr = apply("mul", value, Const(1.0 / float(count.flat[0])))
+    counts = _counts(call, slides)
+    if all(count.min() == count.max() for count in counts):
+        body: Expr = apply("mul", value, Const(1.0 / math.prod(int(count[0]) for count in counts)))
     else:
-        name = call.intermediate_constant(count.astype(np.float32), "count")
-        body = apply("div", value, Load(name, at(axes)[2:]))
+        grid = reduce(np.multiply.outer, counts).astype(np.float32)
+        body = apply("div", value, Load(call.intermediate_constant(grid, "count"), at(axes)[2:]))
     call.emit(Compute(axes, (), None, body))
 
 
@@ -75,14 +80,14 @@ def _pooled(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outsid
     return reduced(axes, inner, reducer, windowed_load(call.value(0), (batch, channel), moves, outside))
 
 
-def _count(call: OperatorCall, slides: tuple[Window, ...]) -> np.ndarray:
-    """Elements of the window at each place of the output image."""
+def _counts(call: OperatorCall, slides: tuple[Window, ...]) -> list[npt.NDArray[np.int64]]:
+    """For each dimension the elements that count under the window, per output, or one number for all of them."""
+    if not any(slide.pads for slide in slides):
+        return [np.full(1, slide.kernel, np.int64) for slide in slides]
+    if math.prod(slide.outputs for slide in slides) > _MOST_COUNTS:
+        call.unsupported(f"padding of an image of more than {_MOST_COUNTS} elements")
     include = bool(call.integer("count_include_pad"))
-    total = np.ones((1,) * len(slides), np.int64)
-    for dimension, slide in enumerate(slides):
-        counts = np.maximum(slide.taps_inside(padding_counts=include), 1)
-        total = total * counts.reshape([-1 if d == dimension else 1 for d in range(len(slides))])
-    return total
+    return [np.maximum(slide.taps_inside(padding_counts=include), 1) for slide in slides]
 
 
 LOWERINGS: Mapping[str, Lowering] = {

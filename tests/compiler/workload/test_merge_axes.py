@@ -4,7 +4,7 @@ import pytest
 
 from compiler.dtype import DType
 from compiler.index import Index
-from compiler.scalar import Bound, Const, Expr, Guard, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Pick, apply
 from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 from compiler.workload.merge_axes import merge_axes
@@ -45,6 +45,7 @@ def test_a_bias_keeps_channels_apart() -> None:
         (Guard((Bound(Index.of("w"), 1, 5),), load("x", "h", "w", "c"), Const(0.0)), (4, 5, 6)),
         (apply("add", load("x", "h", "w", "c"), load("x", 0, "w", "c")), (4, 5, 6)),  # read in two ways
         (apply("add", load("x", "h", "w", "c"), load("x", 0, 0, "c")), (4, 5, 6)),
+        (apply("mul", load("x", "h", "w", "c"), Pick((1.0, 2.0, 3.0, 4.0, 5.0), Index.of("w"))), (4, 5, 6)),
         (apply("add", load("x", "h", "w", 0, 0), load("x", 0, 0, "h", "w")), (4, 5, 4, 5)),
     ],
 )

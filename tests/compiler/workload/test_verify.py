@@ -6,6 +6,7 @@ import pytest
 
 from compiler.errors import CompileError
 from compiler.index import Index
+from compiler.scalar import Pick
 from compiler.symbol import axis
 from compiler.workload.ir import Stage, Workload
 from compiler.workload.partition import partition
@@ -40,6 +41,7 @@ def test_what_partition_makes_is_valid() -> None:
         ({"body": load("x0", "s0")}, "has 1 indices"),
         ({"body": load("x9", "s0")}, "before it is written"),
         ({"body": load("y0", "s0", "s1")}, "before it is written"),
+        ({"body": Pick((1.0, 2.0), Index.of("r0"))}, "a table is indexed by r0 in 0..4"),
         ({"target": "x0"}, "stored twice"),
         ({"target_indices": load("t0", "s1", "s0").indices}, "is indexed by s1"),
         ({"target_indices": load("t0", "s0", "r0").indices}, "undefined names"),

@@ -1,0 +1,68 @@
+"""Cook-Toom matrices of the short convolution F(m, r): m outputs of a filter of r taps with m + r - 1 multiplications.
+
+    y = A^T ((G g) * (B^T d))        d: m + r - 1 inputs, g: r taps, y: m outputs
+
+Derived exactly, in rational numbers, by the transposition of polynomial interpolation at the points 0, 1, -1, 2, -2,
+1/2, ... and infinity (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and Gray, Fast Algorithms for
+Convolutional Neural Networks, arXiv 1509.09308).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2, "1/2", "-1/2"))
+
+
+@dataclass(frozen=True, slots=True)
+class CookToom:
+    """output: A^T [m, n]; filter: G [n, r]; data: B^T [n, n], with n = m + r - 1."""
+
+    output: Matrix
+    filter: Matrix
+    data: Matrix
+
+
+def cook_toom(m: int, r: int) -> CookToom:
+    """The matrices of F(m, r); raises ValueError where there are not enough points."""
+    n = m + r - 1
+    if m < 1 or r < 1 or n - 1 > len(POINTS):
+        msg = f"no matrices for F({m}, {r})"
+        raise ValueError(msg)
+    points = POINTS[: n - 1]
+    scales = [_product([p - q for q in points if q != p]) for p in points]
+    output = [[p**i for p in points] + [Fraction(i == m - 1)] for i in range(m)]
+    taps = [[p**i / scale for i in range(r)] for p, scale in zip(points, scales, strict=True)]
+    taps.append([Fraction(i == r - 1) for i in range(r)])
+    data = [_polynomial([q for q in points if q != p], n) for p in points]
+    data.append(_polynomial(list(points), n))
+    return CookToom(_matrix(output), _matrix(taps), _matrix(data))
+
+
+def kronecker(a: Matrix, b: Matrix) -> tuple[tuple[float, ...], ...]:
+    """The matrix of `a` along one dimension and `b` along the next, over both flattened."""
+    return tuple(tuple(float(x * y) for x in row_a for y in row_b) for row_a in a for row_b in b)
+
+
+def _product(values: list[Fraction]) -> Fraction:
+    total = Fraction(1)
+    for value in values:
+        total *= value
+    return total
+
+
+def _polynomial(roots: list[Fraction], length: int) -> list[Fraction]:
+    """Coefficients of the monic polynomial with these roots, lowest first, padded with zeros."""
+    coefficients = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *coefficients]
+        scaled = [root * c for c in coefficients] + [Fraction(0)]
+        coefficients = [a - b for a, b in zip(shifted, scaled, strict=True)]
+    return coefficients + [Fraction(0)] * (length - len(coefficients))
+
+
+def _matrix(rows: list[list[Fraction]]) -> Matrix:
+    return tuple(tuple(row) for row in rows)

@@ -1,0 +1,212 @@
+"""Winograd: a convolution with stride 1 as transforms of small tiles and a batch of matrix products.
+
+    t0[h, w, n] = sum(i, j, c) x[h + i, w + j, c] * k[n, c, i, j]                          k: r x r taps
+    →  data[e, t, c]    = sum(j) B^T[e, j] * x[m*t0 + j0, m*t1 + j1, c]                    t = (t0, t1): a tile
+       product[e, t, n] = sum(c) data[e, t, c] * (G k)[n, c, e]                            e: (m + r - 1)^2 entries
+       t0[h, w, n]      = sum(e) A^T[(h % m, w % m), e] * product[e, (h // m, w // m), n]
+
+The products need (m + r - 1)^2 multiplications where the direct form needs m^2 r^2. Each transform is a sum into a
+temporary and a map that stores it, like every other reduction; the constant G k is computed once, in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.packing import Transform
+from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, Pick
+from compiler.schedule.cook_toom import CookToom, cook_toom, kronecker
+from compiler.symbol import Axis, axis
+from compiler.workload.ir import Operand, Stage, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """The parts of a convolution that Winograd's algorithm applies to.
+
+    Attributes:
+        data, taps: the two loads of the product.
+        rows: (spatial axis, window axis) of both window dimensions, in the order in which the taps store them.
+        channel: the other reduction axis.
+        maps: the spatial axis that the taps are indexed by (output channels).
+        batch: spatial axes that are neither.
+    """
+
+    data: Load
+    taps: Load
+    rows: tuple[tuple[Axis, Axis], tuple[Axis, Axis]]
+    channel: Axis
+    maps: Axis
+    batch: tuple[Axis, ...]
+
+
+def find_convolution(workload: Workload) -> Convolution | None:
+    """The convolution, where the first stage is one with stride 1, no dilation and square taps."""
+    stage = workload.stages[0]
+    match stage.body:
+        case Apply("mul", (Load() as a, Load() as b)) if stage.reducer == "sum":
+            pass
+        case _:
+            return None
+    constants = {o.name for o in workload.operands if o.constant}
+    for data, taps in ((a, b), (b, a)):
+        if taps.buffer in constants and data.buffer not in constants:
+            return _match(workload, stage, data, taps)
+    return None
+
+
+def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
+    """The rewritten Workload; `parameters`: (m,), outputs per tile and dimension."""
+    found = find_convolution(workload)
+    if found is None or len(parameters) != 1:
+        msg = "winograd needs a convolution with stride 1, no dilation and square taps of a constant"
+        raise ScheduleError(msg)
+    try:
+        matrices = cook_toom(parameters[0], found.rows[0][1].size)
+    except ValueError as error:
+        msg = f"winograd has {error}; choose a smaller tile"
+        raise ScheduleError(msg) from error
+    return _Rewriting(workload, found, parameters[0], matrices).workload()
+
+
+def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolution | None:
+    names = [index.name for index in taps.indices if index.constant != 0]
+    if None in names or len(names) != 4 or len(set(names)) != 4:
+        return None
+    reduces = {a.name: a for a in stage.reduce_axes}
+    spatial = {a.name: a for a in stage.axes}
+    first, second = (reduces.get(name or "") for name in names[2:])
+    lead = [name for name in names[:2] if name in reduces]
+    maps = [name for name in names[:2] if name in spatial]
+    if first is None or second is None or first.size != second.size or len(lead) != 1 or len(maps) != 1:
+        return None
+    rows = tuple(_row(data, spatial, window) for window in (first, second))
+    used = {name for index in data.indices for name in index.names()}
+    if rows[0] is None or rows[1] is None or len(reduces) != 3 or maps[0] in used or first.size < 2:
+        return None
+    plain = any(index.name == lead[0] for index in data.indices)
+    batch = tuple(a for a in stage.axes if a.name not in (rows[0].name, rows[1].name, maps[0]))
+    if not plain or not all(any(i.name == a.name for i in data.indices) for a in batch):
+        return None
+    both = ((rows[0], first), (rows[1], second))
+    return Convolution(data, taps, both, reduces[str(lead[0])], spatial[str(maps[0])], batch)
+
+
+def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> Axis | None:
+    """The spatial axis that slides with a window axis: some index is exactly `axis + window + constant`."""
+    indices = [index for index in data.indices if window.name in index.names()]
+    if len(indices) != 1 or not indices[0].is_affine():
+        return None
+    terms = dict(indices[0].terms)
+    others = [str(name) for name in terms if name != window.name]
+    if len(terms) != 2 or set(terms.values()) != {1} or others[0] not in spatial:
+        return None
+    return spatial[others[0]]
+
+
+class _Rewriting:
+    def __init__(self, workload: Workload, found: Convolution, m: int, matrices: CookToom) -> None:
+        self.workload_, self.found, self.m, self.matrices = workload, found, m, matrices
+        self.dtype = workload.stages[0].dtype
+        self.n = m + found.rows[0][1].size - 1
+        (row, _), (column, _) = found.rows
+        self.tiles = (-(-row.size // m), -(-column.size // m))
+        self.entries = axis("e", self.n * self.n)
+        self.places = axis("t", self.tiles[0] * self.tiles[1])
+
+    def workload(self) -> Workload:
+        old = self.workload_
+        taps = next(o for o in old.operands if o.name == self.found.taps.buffer)
+        shape = (
+            *(n for n, i in zip(taps.sizes, self.found.taps.indices, strict=True) if i.constant is None),
+        )
+        flat = (*shape[:2], shape[2] * shape[3])
+        transform = Transform(flat, kronecker(self.matrices.filter, self.matrices.filter))
+        changed = Operand(taps.name, _at(*shape[:2], self.n * self.n), taps.dtype, constant=True)
+        batch = self.found.batch
+        data_axes = (axis("e0", self.n), axis("e1", self.n), *batch, *self._tile_axes(), self.found.channel)
+        product_axes = (self.entries, *batch, self.places, self.found.maps)
+        temporaries = (
+            self._buffer("data_sum", *data_axes),
+            self._buffer("data", self.entries, *batch, self.places, self.found.channel),
+            self._buffer("product_sum", *product_axes),
+            self._buffer("product", *product_axes),
+            *old.temporaries,
+        )
+        stages = (*self._data(data_axes), *self._product(product_axes), self._output(), *old.stages[1:])
+        return replace(
+            old,
+            operands=tuple(changed if o is taps else o for o in old.operands),
+            temporaries=temporaries,
+            stages=stages,
+            transforms={taps.name: transform},
+        )
+
+    def _tile_axes(self) -> tuple[Axis, Axis]:
+        return axis("t0", self.tiles[0]), axis("t1", self.tiles[1])
+
+    def _buffer(self, name: str, *axes: Axis) -> Operand:
+        return Operand(f"{name}_buffer", tuple(a.extent for a in axes), self.dtype)
+
+    def _data(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
+        n, m = self.n, self.m
+        (row, i), (column, j) = self.found.rows
+        j0, j1 = axis("j0", n), axis("j1", n)
+        moved = {
+            row.name: Index.of("t0") * m,
+            i.name: Index.of("j0"),
+            column.name: Index.of("t1") * m,
+            j.name: Index.of("j1"),
+        }
+        load = Load(self.found.data.buffer, tuple(x.substitute(moved) for x in self.found.data.indices))
+        entry = (Index.of("e0") * n + "e1") * (n * n) + Index.of("j0") * n + "j1"
+        factor = self._pick(kronecker(self.matrices.data, self.matrices.data), entry)
+        ranges = {a.name: a.size for a in (*axes, j0, j1)}
+        body = Apply("mul", (factor, self._guarded(load, ranges)))
+        at = tuple(Index.of(a.name) for a in axes)
+        total = Stage("data_sum", axes, (j0, j1), "sum", body, "data_sum_buffer", at, self.dtype)
+        place = Index.of("t0") * self.tiles[1] + "t1"
+        batch = tuple(Index.of(a.name) for a in self.found.batch)
+        stored = (Index.of("e0") * n + "e1", *batch, place, Index.of(self.found.channel.name))
+        store = Stage("data", axes, (), None, Load("data_sum_buffer", at), "data_buffer", stored, self.dtype)
+        return total, store
+
+    def _guarded(self, load: Load, ranges: dict[str, int]) -> Expr:
+        """The load, 0 where the last tiles stick out of the data."""
+        sizes = self.workload_.buffers[load.buffer].sizes
+        bounds = tuple(
+            Bound(index, 0, size)
+            for index, size in zip(load.indices, sizes, strict=True)
+            if index.bounds(ranges)[1] >= size
+        )
+        return Guard(bounds, load, Const(0.0, self.dtype)) if bounds else load
+
+    def _product(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
+        channel, batch = self.found.channel, tuple(Index.of(a.name) for a in self.found.batch)
+        lead = tuple(i for i in self.found.taps.indices if i.constant is None)[:2]
+        data = Load("data_buffer", (Index.of("e"), *batch, Index.of("t"), Index.of(channel.name)))
+        body = Apply("mul", (data, Load(self.found.taps.buffer, (*lead, Index.of("e")))))
+        at = tuple(Index.of(a.name) for a in axes)
+        total = Stage("product_sum", axes, (channel,), "sum", body, "product_sum_buffer", at, self.dtype)
+        loaded = Load("product_sum_buffer", at)
+        return total, Stage("product", axes, (), None, loaded, "product_buffer", at, self.dtype)
+
+    def _output(self) -> Stage:
+        old, m = self.workload_.stages[0], self.m
+        (row, _), (column, _) = self.found.rows
+        h, w = Index.of(row.name), Index.of(column.name)
+        entry = ((h % m) * m + (w % m)) * (self.n * self.n) + "e"
+        batch = tuple(Index.of(a.name) for a in self.found.batch)
+        place = (h // m) * self.tiles[1] + w // m
+        load = Load("product_buffer", (Index.of("e"), *batch, place, Index.of(self.found.maps.name)))
+        factor = self._pick(kronecker(self.matrices.output, self.matrices.output), entry)
+        return replace(old, reduce_axes=(self.entries,), body=Apply("mul", (factor, load)))
+
+    def _pick(self, matrix: tuple[tuple[float, ...], ...], entry: Index) -> Pick:
+        return Pick(tuple(value for row in matrix for value in row), entry, self.dtype)
+
+
+def _at(*sizes: int) -> tuple[Index, ...]:
+    return tuple(Index.of(size) for size in sizes)

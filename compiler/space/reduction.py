@@ -1,0 +1,92 @@
+"""Rule: a reduction and the map that follows it, by any algorithm that applies, in register tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.errors import ScheduleError
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Step
+from compiler.space.default_tile import default_values
+from compiler.space.register_tile import RegisterTile
+from compiler.space.space import Knob, SearchSpace, Value
+from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
+from compiler.target import Target
+from compiler.workload.ir import Workload
+
+DIRECT = "direct"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One algorithm: the tile that its knobs shape, and what surrounds it."""
+
+    tile: RegisterTile
+    phases: WinogradPhases | None
+
+    def steps(self, values: dict[str, Value]) -> list[Step]:
+        if self.phases is None:
+            return self.tile.steps(values)
+        return [self.phases.algorithm, *self.phases.before(), *self.tile.steps(values), *self.phases.after()]
+
+
+class Reduction:
+    """The rule."""
+
+    name = "reduction"
+
+    def applies(self, workload: Workload) -> bool:
+        """A reduction into a temporary, and one map over the same axes that reads it."""
+        if len(workload.stages) != 2:
+            return False
+        anchor, epilogue = workload.stages
+        return anchor.reducer is not None and epilogue.reducer is None and bool(epilogue.axes)
+
+    def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
+        """Knobs: algorithm, and those of the register tile (of the products, where the algorithm transforms)."""
+        plans = {DIRECT: _Plan(RegisterTile(workload, workload.stages[0], workload.stages[1], target, threads), None)}
+        for m in winograd_tiles(workload):
+            phases = WinogradPhases(workload, m, target)
+            tile = RegisterTile(phases.workload, *phases.product_stages, target, threads)
+            plans[f"winograd{m}"] = _Plan(tile, phases)
+        knobs = _union(plans)
+        wanted = {"algorithm": DIRECT, **default_values(plans[DIRECT].tile.axes, target, threads)}
+
+        def legal(values: dict[str, Value]) -> bool:
+            plan = plans[str(values.get("algorithm", DIRECT))]
+            own = {knob.name: knob.choices for knob in plan.tile.knobs()}
+            return all(values[n] in choices for n, choices in own.items()) and plan.tile.legal(values)
+
+        def build(values: dict[str, Value]) -> Schedule:
+            if not legal(values):
+                msg = f"the knobs {values} do not fit the target; choose legal ones"
+                raise ScheduleError(msg)
+            return Schedule(tuple(plans[str(values.get("algorithm", DIRECT))].steps(values)))
+
+        default = tuple(knob.choices.index(_nearest(knob, wanted)) for knob in knobs)
+        return SearchSpace(knobs, default, legal, build)
+
+
+def _union(plans: dict[str, _Plan]) -> tuple[Knob, ...]:
+    """The knobs of all plans, with every choice that any of them has; `legal` tells which go together."""
+    merged: dict[str, dict[Value, None]] = {}
+    for plan in plans.values():
+        for knob in plan.tile.knobs():
+            merged.setdefault(knob.name, {}).update(dict.fromkeys(knob.choices))
+    knobs = [Knob(name, tuple(sorted(c, key=_order))) for name, c in merged.items()]
+    return (Knob("algorithm", tuple(plans)), *knobs) if len(plans) > 1 else tuple(knobs)
+
+
+def _order(value: Value) -> tuple[int, int, str]:
+    """Numbers by size, words after them by length and spelling: neighbours are alike."""
+    return (0, value, "") if isinstance(value, int) else (1, len(str(value)), str(value))
+
+
+def _nearest(knob: Knob, wanted: dict[str, Value]) -> Value:
+    value = wanted.get(knob.name, knob.choices[0])
+    if value in knob.choices:
+        return value
+    numbers = [c for c in knob.choices if isinstance(c, int)]
+    return (
+        min(numbers, key=lambda c: abs(c - value)) if numbers and isinstance(value, int) else knob.choices[0]
+    )

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.loop.ir import LoopKind
+from compiler.schedule.primitives import replay
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
+from compiler.space.rules import build_space
+from tests.tuner import toy
+from tuner.candidate import Candidate
+from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+from tuner.cost_model.nest import accesses, view
+from tuner.task import Task
+
+TASK = Task(toy.matmul(48, 64, 32), toy.TARGET, 2, 1, "matmul")
+LANES = 16
+
+
+def steps(rows: int, vectors: int) -> list[Step]:
+    """Tiles of rows x vectors accumulators, parallel over rows, the reduction inside."""
+    return [
+        Split("epilogue", "i", rows),
+        Split("epilogue", "j", vectors * LANES),
+        Split("epilogue", "j.i", LANES),
+        Reorder("epilogue", ("i.o", "j.o", "i.i", "j.i.o", "j.i.i")),
+        ComputeAt("anchor", "epilogue", "j.o"),
+        Split("anchor", "j", LANES),
+        Reorder("anchor", ("r", "i", "j.o", "j.i")),
+        Bind("anchor", "i", LoopKind.UNROLLED),
+        Bind("anchor", "j.o", LoopKind.UNROLLED),
+        Bind("anchor", "j.i", LoopKind.VECTOR),
+        Bind("epilogue", "i.o", LoopKind.PARALLEL),
+        Pack("anchor", "w"),
+    ]
+
+
+def named(task: Task, schedule: Schedule) -> dict[str, float]:
+    values = NestFeatures()(task, Candidate(schedule))
+    return dict(zip(FEATURE_NAMES, values, strict=True))
+
+
+def log(value: float) -> float:
+    return math.log2(value + 1)
+
+
+def test_the_tile_is_what_the_schedule_says() -> None:
+    found = named(TASK, Schedule(tuple(steps(6, 2))))
+    assert (found["tile_vector"], found["tile_rows"], found["tile_vectors"], found["tile_accumulators"]) == (
+        16,
+        6,
+        2,
+        12,
+    )
+    # six broadcasts of x and two vectors of w for twelve multiplications
+    assert found["tile_loads_per_multiplication"] == pytest.approx(8 / 12)
+    assert (found["tile_input_stride"], found["tile_constant_stride"], found["tile_output_stride"]) == (
+        0,
+        1,
+        1,
+    )
+    assert found["tile_reduction"] == 1
+    assert found["nest_packed"] == 1
+    assert found["nest_attached_at"] == 2
+    assert found["nest_region"] == pytest.approx(log(6 * 32))
+    assert found["nest_waste"] == 0.0
+
+
+def test_levels_go_from_the_inside_out_with_the_bytes_that_they_touch() -> None:
+    found = named(TASK, Schedule(tuple(steps(6, 2))))
+    trips = [found[f"level{n}_trips"] for n in (1, 2, 3, 4)]
+    assert trips == pytest.approx([log(32), log(2), log(8), 0.0])
+    assert [found[f"level{n}_reduces"] for n in (1, 2, 3)] == [1, 0, 0]
+    moves = [[found[f"level{n}_moves_{c}"] for c in ("input", "constant", "output")] for n in (1, 2, 3)]
+    assert moves == [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
+    # inside the reduction: six rows of one element of x (a line each), 32 floats of w, six lines of two vectors of t
+    assert found["level1_constant_bytes"] == pytest.approx(log(32 * 32 * 4))
+    assert found["level1_input_bytes"] == pytest.approx(log(6 * 32 * 4))
+    assert found["level1_output_bytes"] == pytest.approx(log(6 * 32 * 4))
+    assert found["level2_constant_bytes"] == pytest.approx(log(32 * 64 * 4))
+    assert found["level3_input_bytes"] == pytest.approx(log(48 * 32 * 4))
+
+
+def test_threads_waste_and_pressure_show() -> None:
+    found = named(TASK, Schedule(tuple(steps(10, 3))))
+    assert found["parallel_extent"] == pytest.approx(log(5))
+    assert found["parallel_balance"] == pytest.approx(5 / 6)
+    assert found["nest_waste"] == pytest.approx(math.log2(50 * 96 / (48 * 64)))
+    assert found["tile_pressure"] == pytest.approx((30 + 10 + 1) / 32)
+    assert found["tile_spill"] == pytest.approx(9)
+
+
+def test_a_fused_loop_moves_what_its_parts_move() -> None:
+    split = [step for step in steps(6, 2) if step.stage == "epilogue" and isinstance(step, Split | Reorder)]
+    anchor = [step for step in steps(6, 2) if step.stage == "anchor" and not isinstance(step, ComputeAt)]
+    loop = "i.o*j.o"
+    fused = [Fuse("epilogue", "i.o", "j.o"), ComputeAt("anchor", "epilogue", loop)]
+    schedule = (*split, *fused, *anchor, Bind("epilogue", loop, LoopKind.PARALLEL))
+    found = named(TASK, Schedule(schedule))
+    assert found["level2_trips"] == pytest.approx(log(16))
+    assert [found[f"level2_moves_{c}"] for c in ("input", "constant", "output")] == [1, 1, 1]
+    assert found["level2_constant_bytes"] == pytest.approx(log(32 * 64 * 4))
+    assert found["parallel_extent"] == pytest.approx(log(16))
+
+
+def test_spans_agree_with_the_concrete_loops() -> None:
+    """What an access touches inside each loop, counted by running the loops."""
+    state = replay(TASK.workload, Schedule(tuple(steps(5, 2))))
+    anchor = state.workload.anchor
+    nest = view(state, state.stage(anchor.name))
+    x = accesses(state.workload, anchor)[0]
+    assert nest.elements(x).tolist() == [48 * 32, 5 * 32, 5 * 32, 5, 1, 1, 1]
+    assert [loop.limit for loop in nest.loops] == [10, 2, 32, 5, 2, 16]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_every_candidate_of_a_real_space_has_finite_features_of_one_width(threads: int) -> None:
+    task = Task(toy.matmul(100, 72, 40), toy.TARGET, threads, 1, "matmul")
+    space, rng, extract = build_space(task.workload, task.target, threads), random.Random(0), NestFeatures()
+    schedules = {space.schedule(space.sample(rng)) for _ in range(40)}
+    rows = np.array([extract(task, Candidate(schedule)) for schedule in schedules])
+    assert rows.shape == (len(schedules), len(FEATURE_NAMES))
+    assert np.isfinite(rows).all()
+    assert len(np.unique(rows, axis=0)) > 0.9 * len(schedules)
+    assert len(set(FEATURE_NAMES)) == len(FEATURE_NAMES)
+
+
+def test_an_illegal_schedule_has_none() -> None:
+    with pytest.raises(ScheduleError):
+        named(TASK, Schedule((Split("epilogue", "nowhere", 2),)))

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+
+from compiler.errors import ScheduleError
+from tests.tuner import toy
+from tuner.candidate import Candidate
+from tuner.cost_model.learner import GROWTH, MINIMUM, Learner
+from tuner.cost_model.metrics import pairwise_accuracy, relative_throughput
+from tuner.cost_model.protocol import Group
+from tuner.cost_model.xgboost_model import XGBoostModel
+from tuner.measure import Measured
+from tuner.phases import PhaseClock
+from tuner.task import Task
+
+TASKS = [toy.task(size) for size in (32, 64, 96)]
+
+
+def sample(count: int, seed: int) -> list[Candidate]:
+    space, rng = toy.space(), random.Random(seed)
+    assignments = dict.fromkeys(space.sample(rng) for _ in range(2 * count))
+    return [Candidate(space.schedule(a), a) for a in list(assignments)[:count]]
+
+
+def group(task: Task, count: int, seed: int) -> Group:
+    candidates = sample(count, seed)
+    return Group(task, tuple(candidates), tuple(toy.simulate(task, c.schedule) for c in candidates))
+
+
+def accuracy(model: XGBoostModel, test: Group) -> float:
+    scores = model.predict(test.task, test.candidates)
+    assert scores is not None
+    truth = relative_throughput([r.median_s if isinstance(r, Measured) else None for r in test.results])
+    found = pairwise_accuracy(scores, truth)
+    assert found is not None
+    return found
+
+
+def test_it_ranks_candidates_that_it_has_not_seen() -> None:
+    model = XGBoostModel(toy.features, toy.NAMES)
+    report = model.fit([group(task, 100, seed) for seed, task in enumerate(TASKS[:2])])
+    assert accuracy(model, group(TASKS[0], 60, 7)) > 0.85
+    assert accuracy(model, group(TASKS[2], 60, 8)) > 0.85  # a Task without any sample
+    assert report.samples == 200
+    assert 20 < report.held_out < 60
+    assert report.tasks == 2
+    assert report.pairwise_accuracy is not None
+    assert 0.8 < report.pairwise_accuracy < 1.0
+    assert report.peak_at_1 is not None
+    assert report.peak_at_5 is not None
+    assert report.peak_at_1 <= report.peak_at_5 <= 1.0
+
+
+def test_failures_teach_it_what_does_not_work() -> None:
+    model = XGBoostModel(toy.features, toy.NAMES)
+    model.fit([group(task, 120, seed) for seed, task in enumerate(TASKS)])
+    candidates = sample(200, 11)
+    scores = model.predict(TASKS[0], candidates)
+    assert scores is not None
+    broken = np.array([toy.fails(c.schedule) for c in candidates])
+    assert broken.mean() > 0.2
+    best = np.argsort(-scores)[:40]
+    assert broken[best].mean() < 0.25 * broken.mean()
+
+
+def test_equal_data_give_equal_predictions() -> None:
+    def predictions() -> list[float]:
+        model = XGBoostModel(toy.features, toy.NAMES)
+        model.fit([group(task, 50, seed) for seed, task in enumerate(TASKS)])
+        scores = model.predict(TASKS[0], sample(30, 5))
+        assert scores is not None
+        return list(scores)
+
+    assert predictions() == predictions()
+
+
+def test_before_training_it_knows_nothing() -> None:
+    model = XGBoostModel(toy.features, toy.NAMES)
+    assert model.predict(TASKS[0], sample(3, 0)) is None
+    one = group(TASKS[0], 1, 0)
+    report = model.fit([one, Group(TASKS[1], (), ())])
+    assert (report.samples, report.tasks, report.pairwise_accuracy) == (1, 1, None)
+    assert model.predict(TASKS[0], sample(3, 0)) is None
+
+
+def test_a_schedule_without_features_ranks_last() -> None:
+    def partly(task: Task, candidate: Candidate) -> np.ndarray:
+        if toy.fails(candidate.schedule):
+            msg = "illegal here"
+            raise ScheduleError(msg)
+        return toy.features(task, candidate)
+
+    model = XGBoostModel(partly, toy.NAMES)
+    model.fit([group(TASKS[0], 80, 0)])
+    candidates = sample(40, 3)
+    scores = model.predict(TASKS[0], candidates)
+    assert scores is not None
+    assert [s == -np.inf for s in scores] == [toy.fails(c.schedule) for c in candidates]
+
+
+def test_the_learner_trains_when_the_data_have_grown() -> None:
+    learner = Learner(XGBoostModel(toy.features, toy.NAMES), PhaseClock(lambda: 0.0))
+    trained_on = []
+    for seed in range(60):
+        one = group(TASKS[0], 1, seed)
+        learner.observe(TASKS[0], list(zip(one.candidates, one.results, strict=True)))
+        if learner.train_if_due():
+            trained_on.append(seed + 1)
+    assert trained_on[0] == MINIMUM
+    assert all(later >= GROWTH * sooner for sooner, later in itertools.pairwise(trained_on))
+    assert learner.report()["samples"] == trained_on[-1]
+    assert learner.scorer(TASKS[0])(sample(2, 0)) is not None
+    assert Learner(None, PhaseClock(lambda: 0.0)).scorer(TASKS[0])(sample(2, 0)) is None
