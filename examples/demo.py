@@ -110,9 +110,7 @@ def _bench(model: Path, database: str, threads: int, seconds: float) -> dict[str
         *("--threads", str(threads), "--seconds", str(seconds)),
         *("--database", database, "--json", str(output)),
     )
-    subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "models.py", str(model), *options], cwd=ROOT, check=True
-    )
+    subprocess.run([sys.executable, "-m", "benchmarks.models", str(model), *options], cwd=ROOT, check=True)
     figures: list[dict[str, Any]] = json.loads(output.read_text())
     return figures[0]
 

@@ -21,6 +21,8 @@ class Emitter:
         self.block = "entry"
         self._count = 0
         self._known: list[dict[Hashable, str]] = [{}]
+        self._slots: dict[str, str] = {}
+        self._unwritten: dict[str, str] = {}
 
     def name(self, hint: str = "v") -> str:
         """A fresh SSA name."""
@@ -42,6 +44,22 @@ class Emitter:
         slot = self.name("slot")
         self.allocas.append(f"  {slot} = alloca {llvm_type}, align {align}")
         return slot
+
+    def read_slot(self, slot: str, llvm_type: str, align: int) -> str:
+        """The value in a stack slot; within a block it stays in SSA form."""
+        if slot not in self._slots:
+            self._slots[slot] = self.value(f"load {llvm_type}, ptr {slot}, align {align}")
+        return self._slots[slot]
+
+    def write_slot(self, slot: str, llvm_type: str, align: int, value: str) -> None:
+        """Change the value in a stack slot; the store is made at the end of the block, once."""
+        self._slots[slot] = value
+        self._unwritten[slot] = f"store {llvm_type} {value}, ptr {slot}, align {align}"
+
+    def _write_slots(self) -> None:
+        for store in self._unwritten.values():
+            self.emit(store)
+        self._unwritten.clear()
 
     def remembered(self, key: Hashable) -> str | None:
         """The value that this or an enclosing region made for the key."""
@@ -72,15 +90,18 @@ class Emitter:
 
     def start_block(self, label: str) -> None:
         """Following instructions belong to this block."""
+        self._slots.clear()
         self.lines.append(f"{label}:")
         self.block = label
 
     def branch(self, label: str) -> None:
         """Jump."""
+        self._write_slots()
         self.emit(f"br label %{label}")
 
     def branch_if(self, condition: str, then: str, otherwise: str) -> None:
         """Jump to one of two blocks."""
+        self._write_slots()
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}")
 
     @contextmanager

@@ -89,7 +89,9 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         "source": packing.source,
         "shape": list(packing.shape),
         "coefficients": [list(row) for row in packing.coefficients],
-        "transform": None if transform is None else [list(transform.shape), [list(r) for r in transform.matrix]],
+        "transform": None
+        if transform is None
+        else [list(transform.shape), [list(r) for r in transform.matrix]],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import cache
 
 from compiler.dtype import DType
 
@@ -40,6 +41,7 @@ def suffix(dtype: DType, lanes: int) -> str:
     return f"v{lanes}{scalar}" if lanes else scalar
 
 
+@cache
 def literal(value: float | int, dtype: DType, lanes: int = 0) -> str:
     """A constant; floats as the exact bits of a double, as LLVM wants them."""
     if dtype is DType.F32:

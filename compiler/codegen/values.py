@@ -48,7 +48,7 @@ class Values:
         """Emit an expression."""
         match expr:
             case Const(value, dtype):
-                return Value(literal(value, dtype), dtype, 0)
+                return self._literal(value, dtype)
             case Load():
                 return self._load(expr)
             case Apply(op, args):
@@ -82,17 +82,23 @@ class Values:
             )
         return Value(known, value.dtype, lanes)
 
+    def _literal(self, value: float | int, dtype: DType) -> Value:
+        return Value(literal(value, dtype), dtype, 0)
+
     def _pick(self, pick: Pick) -> Value:
+        return self._literal(self._entry(pick), pick.dtype)
+
+    def _entry(self, pick: Pick) -> float:
         place = self.indices.number(self.indices.linear(pick.index), 0)
         if not isinstance(place, int):
             msg = f"the table entry {pick.index} is only known at run time; unroll the loops around it"
             raise CompileError(msg)
-        return Value(literal(pick.values[place], pick.dtype), pick.dtype, 0)
+        return pick.values[place]
 
     def _vanishes(self, product: Expr) -> bool:
         """Whether a product has a picked 0 among its factors."""
         if isinstance(product, Pick):
-            return self._pick(product).text == literal(0.0, product.dtype)
+            return self._entry(product) == 0
         return isinstance(product, Apply) and product.op == "mul" and any(map(self._vanishes, product.args))
 
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
@@ -268,10 +274,8 @@ class Values:
         if buffer.scope == "register":
             lanes = self.indices.lanes if linear.lane else 0
             value = self.broadcast(value, lanes)
-            slot = self._slot(buffer, linear, lanes)
-            self._out.emit(
-                f"store {value.llvm_type} {value.text}, ptr {slot}, align {self._slot_align(buffer, lanes)}"
-            )
+            slot, align = self._slot(buffer, linear, lanes), self._slot_align(buffer, lanes)
+            self._out.write_slot(slot, value.llvm_type, align, value.text)
         elif self.indices.lanes and linear.lane != 1:
             self._store_lane_by_lane(buffer, load, value)
         else:
@@ -319,7 +323,7 @@ class Values:
         lanes = self.indices.lanes if linear.lane else 0
         slot = self._slot(buffer, linear, lanes)
         kind = llvm_type(buffer.dtype, lanes)
-        text = self._out.value(f"load {kind}, ptr {slot}, align {self._slot_align(buffer, lanes)}")
+        text = self._out.read_slot(slot, kind, self._slot_align(buffer, lanes))
         return Value(text, buffer.dtype, lanes)
 
     def _slot(self, buffer: Buffer, linear: Linear, lanes: int) -> str:

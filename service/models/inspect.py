@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from service.problems import Problem
 TIMEOUT_S = 300.0
 MAX_AT_ONCE = 2
 _ROOT = Path(__file__).resolve().parents[2]
+_LOG = logging.getLogger("luthier.models")
 _SLOTS = threading.BoundedSemaphore(MAX_AT_ONCE)
 _ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _SLUGS = {"UnsupportedOperator": "unsupported-operator"}
@@ -53,7 +55,7 @@ def _ask_child(model: IO[bytes]) -> dict[str, Any]:
                 command,
                 stdin=model,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 timeout=TIMEOUT_S,
                 cwd=folder,
                 env={**_ENVIRONMENT, "PYTHONPATH": str(_ROOT)},
@@ -67,7 +69,14 @@ def _ask_child(model: IO[bytes]) -> dict[str, Any]:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        return _refusal(f"checking the model ended with code {done.returncode}; it is damaged or too large")
+        _LOG.warning(
+            "the check of a model ended with code %s: %s",
+            done.returncode,
+            done.stderr[-2000:].decode(errors="replace"),
+        )
+        return _refusal(
+            f"checking the model broke off (code {done.returncode}); use a smaller or simpler one"
+        )
     return answer
 
 

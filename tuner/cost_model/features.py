@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.loop.ir import LoopKind
-from compiler.schedule.primitives import replay
+from compiler.schedule.primitives import apply_step, replay
+from compiler.schedule.schedule import Schedule
 from compiler.schedule.state import State
+from compiler.schedule.steps import Algorithm
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
@@ -61,8 +63,10 @@ FEATURE_NAMES: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all candidates of a Workload share."""
+    """What all candidates of a Workload with the same rewrite share. `start`: the state before their other Steps."""
 
+    start: State
+    anchor: Stage
     accesses: tuple[Access, ...]
     values: tuple[float, ...]
 
@@ -71,28 +75,35 @@ class NestFeatures:
     """A FeatureExtractor; keeps what the candidates of a Workload share."""
 
     def __init__(self) -> None:
-        self._shared: dict[str, _Shared] = {}
+        self._shared: dict[tuple[str, Algorithm | None], _Shared] = {}
 
     def __call__(self, task: Task, candidate: Candidate) -> NDArray[np.float64]:
         """Shape (len(FEATURE_NAMES),); raises ScheduleError where the Schedule is illegal."""
-        state = replay(task.workload, candidate.schedule)
-        anchor = state.workload.anchor
-        shared = self._shared_of(state.workload, anchor)
-        nest = view(state, state.stage(anchor.name))
+        steps = candidate.schedule.steps
+        rewrite = steps[0] if steps and isinstance(steps[0], Algorithm) else None
+        shared = self._shared_of(task.workload, rewrite)
+        state = shared.start
+        for step in steps[rewrite is not None :]:
+            state = apply_step(state, step)
+        nest = view(state, state.stage(shared.anchor.name))
         values = (
             *shared.values,
             *_machine(task.target, task.threads),
-            *_tile(nest, shared.accesses, task.target, anchor),
+            *_tile(nest, shared.accesses, task.target, shared.anchor),
             *_levels(nest, shared.accesses, task.target, task.threads),
             *_parallel(nest, task.threads),
-            *_nest(nest, state, anchor),
+            *_nest(nest, state, shared.anchor),
         )
         return np.array(values, dtype=np.float64)
 
-    def _shared_of(self, workload: Workload, anchor: Stage) -> _Shared:
-        if workload.digest not in self._shared:
-            self._shared[workload.digest] = _Shared(accesses(workload, anchor), _work(workload, anchor))
-        return self._shared[workload.digest]
+    def _shared_of(self, workload: Workload, rewrite: Algorithm | None) -> _Shared:
+        key = (workload.digest, rewrite)
+        if key not in self._shared:
+            start = replay(workload, Schedule(() if rewrite is None else (rewrite,)))
+            anchor = start.workload.anchor
+            found = accesses(start.workload, anchor)
+            self._shared[key] = _Shared(start, anchor, found, _work(start.workload, anchor))
+        return self._shared[key]
 
 
 def _work(workload: Workload, anchor: Stage) -> tuple[float, ...]:

@@ -65,4 +65,4 @@ def recorded(trials: Iterable[Trial]) -> Simulation:
 
 
 def _kernel(schedule: Schedule) -> Kernel:
-    return Kernel(schedule.digest, json.dumps(schedule_json(schedule)).encode(), (), 1)
+    return Kernel(schedule.digest, json.dumps(schedule_json(schedule)).encode(), (), (1,))

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from compiler.codegen.kernel import Kernel
+from tests.tuner import toy
+from tuner.candidate import Candidate
+from tuner.deadline import Deadline
+from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureResult
+from tuner.phases import PhaseClock
+from tuner.search.simulated import SimulatedRunner
+from tuner.task import Task
+from tuner.workbench import Workbench
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_phases_do_not_overlap_and_sum_to_the_whole() -> None:
+    clock = Clock()
+    phases = PhaseClock(clock)
+    with phases.phase("search"):
+        clock.now_s += 1.0
+        with phases.phase("model"):
+            clock.now_s += 2.0
+        with phases.phase("model"):
+            clock.now_s += 3.0
+        clock.now_s += 4.0
+    clock.now_s += 5.0
+    seconds = phases.seconds()
+    assert (seconds["search"], seconds["model"], seconds["wait"]) == (5.0, 5.0, 5.0)
+    assert sum(seconds.values()) == phases.elapsed_s == 15.0
+
+
+def test_a_phase_that_fails_counts() -> None:
+    clock = Clock()
+    phases = PhaseClock(clock)
+
+    def break_in_phase() -> None:
+        with phases.phase("build"):
+            clock.now_s += 2.0
+            raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        break_in_phase()
+    assert phases.seconds()["build"] == 2.0
+
+
+def test_without_a_limit_everything_fits() -> None:
+    deadline = Deadline(None)
+    deadline.measured(10, 100.0)
+    assert deadline.affordable_trials(1e9, pending=3) == math.inf
+    assert deadline.allows_comparison(1e9)
+
+
+def test_batches_shrink_to_the_time_left() -> None:
+    deadline = Deadline(100.0)
+    assert deadline.affordable_trials(0.0, pending=0) == math.inf  # no pace yet
+    deadline.measured(10, 20.0)
+    assert deadline.affordable_trials(20.0, pending=0) == 40
+    assert deadline.affordable_trials(20.0, pending=1) == 30  # a comparison takes as long as a batch
+    assert deadline.affordable_trials(20.0, pending=9) == 27  # at most a quarter is kept in reserve
+    assert deadline.affordable_trials(99.0, pending=0) == 0
+    assert deadline.allows_comparison(80.0)
+    assert not deadline.allows_comparison(81.0)
+    deadline.compared(4.0)
+    assert deadline.allows_comparison(96.0)
+
+
+class PartlyBuilder:
+    """Fails to build every candidate whose first factor is even."""
+
+    def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
+        return [self._build(i.candidate) for i in inputs]
+
+    def close(self) -> None:
+        pass
+
+    def _build(self, candidate: Candidate) -> Built | MeasureFailed:
+        factor = toy.factors(candidate.schedule)[0]
+        if factor % 2 == 0:
+            return MeasureFailed(FailureKind.BUILD, f"{factor} is even")
+        return Built(Kernel(str(factor), b"", (), (1,)), 0.5)
+
+
+class CountingRunner:
+    """The n-th kernel that it runs takes n seconds; kernel 5 fails when it is run again."""
+
+    device = "counting"
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        return [self._run(b.kernel.symbol) for b in built]
+
+    def close(self) -> None:
+        pass
+
+    def _run(self, symbol: str) -> MeasureResult:
+        self.order.append(symbol)
+        if symbol == "5" and self.order.count("5") > 1:
+            return MeasureFailed(FailureKind.WRONG_OUTPUT, "wrong the second time")
+        return Measured((float(len(self.order)),), error=len(self.order) * 1e-9, build_s=0.5)
+
+
+def candidates(*factors: int) -> list[Candidate]:
+    return [Candidate(toy.space().schedule((f - 1, 0, 0, 0))) for f in factors]
+
+
+def test_failures_of_the_builder_keep_their_place() -> None:
+    bench = Workbench(PartlyBuilder(), CountingRunner(), PhaseClock(Clock()))
+    results = bench.measure(toy.task(), candidates(1, 2, 3, 4))
+    assert [getattr(r, "samples_s", "failed") for r in results] == [(1.0,), "failed", (2.0,), "failed"]
+    assert bench.measure(toy.task(), candidates(2, 4)) != []
+
+
+def test_rounds_take_turns_and_one_failure_is_the_result() -> None:
+    runner = CountingRunner()
+    bench = Workbench(PartlyBuilder(), runner, PhaseClock(Clock()))
+    results = bench.measure(toy.task(), candidates(1, 2, 3, 5), rounds=3)
+    assert runner.order == ["1", "3", "5"] * 3
+    first, even, second, broken = results
+    assert isinstance(first, Measured)
+    assert (first.samples_s, first.build_s) == ((1.0, 4.0, 7.0), 0.5)
+    assert first.error == pytest.approx(7e-9)
+    assert isinstance(second, Measured)
+    assert second.samples_s == (2.0, 5.0, 8.0)
+    assert isinstance(even, MeasureFailed)
+    assert isinstance(broken, MeasureFailed)
+    assert broken.kind is FailureKind.WRONG_OUTPUT
+
+
+def test_nothing_runs_when_nothing_is_built() -> None:
+    runner = SimulatedRunner(toy.simulate)
+    Workbench(PartlyBuilder(), runner, PhaseClock(Clock())).measure(toy.task(), candidates(2))
+    assert not runner.measured
