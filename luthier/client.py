@@ -65,6 +65,7 @@ class Client:
         error_budget: float | None = None,
         seed: int = 0,
         runner: str = "local",
+        deadlines: Mapping[str, float] | None = None,
     ) -> Job:
         """Upload a model and queue a job for it; the same job, while it waits or runs, is found and not doubled.
 
@@ -79,6 +80,7 @@ class Client:
             error_budget: largest error of an output, relative to the largest; None for the default.
             seed: of the search.
             runner: where candidates are measured, "local" or "ray".
+            deadlines: "start_s" and "total_s", seconds since the submission after which the job fails.
 
         Raises:
             InputError: the file cannot be read.
@@ -96,6 +98,7 @@ class Client:
             "error_budget": error_budget,
             "seed": seed,
             "runner": runner,
+            "deadlines": dict(deadlines or {}),
         }
         # The key makes a retry after a lost answer find the job instead of starting it again.
         key = {"Idempotency-Key": uuid.uuid4().hex}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +25,7 @@ from service.tokens import TokenStore
 DEFAULT_PORT = 8765
 MIN_TOKEN_CHARS = 16
 _SHUTDOWN_S = 5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 Announce = Callable[[str, str | None, str], None]
@@ -35,6 +38,16 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, services: Services) -> None:
         super().__init__(config)
         self._services = services
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Like uvicorn's, but a signal that was obeyed is not raised again: the exit code stays 0."""
+        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._services.stopping.set()

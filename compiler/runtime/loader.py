@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -19,6 +22,11 @@ from compiler.errors import CompileError, InputError
 from compiler.target import Target, native_target
 
 _LOAD_LOCK = threading.Lock()
+# Code must outlive the threads that run it. The garbage collector finalises a cycle in any order, so open Executions
+# hold their program here, and whatever is still open is closed before the interpreter goes down.
+_OPEN: weakref.WeakSet[Execution] = weakref.WeakSet()
+_IN_USE: Counter[LoadedProgram] = Counter()
+_IN_USE_LOCK = threading.RLock()  # a finaliser may run while it is held
 
 
 @cache
@@ -73,6 +81,9 @@ class Execution:
         self.table = np.zeros(max(1, slots), np.uintp)
         self._team_address, self._table_address = self._team.ctypes.data, self.table.ctypes.data
         self._open = True
+        _OPEN.add(self)
+        with _IN_USE_LOCK:
+            _IN_USE[program] += 1
         error = program.start(self._team_address)
         if error:
             self.close()
@@ -92,10 +103,20 @@ class Execution:
         if self._open:
             self._open = False
             self._program.stop(self._team_address)
+            with _IN_USE_LOCK:
+                _IN_USE[self._program] -= 1
+                if not _IN_USE[self._program]:
+                    del _IN_USE[self._program]
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):
             self.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    for execution in list(_OPEN):
+        execution.close()
 
 
 class LoadedKernel:

@@ -86,6 +86,8 @@ def _create_jobs() -> None:
         sa.Column("owner_pid", sa.Integer(), nullable=True),
         sa.Column("owner_start", sa.String(40), nullable=True),
         sa.Column("heartbeat_s", _TIME, nullable=True),
+        sa.Column("start_by_s", _TIME, nullable=True),
+        sa.Column("end_by_s", _TIME, nullable=True),
         sa.Column("next_event", sa.Integer(), nullable=False),
         sa.Column("created_s", _TIME, nullable=False),
         sa.Column("queued_s", _TIME, nullable=False),

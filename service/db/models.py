@@ -80,6 +80,7 @@ class JobRow(Base):
         run: counts how often it was started afresh; trials are tagged with id and run.
         crashes: owners in a row that died without adding a trial.
         owner_*: the process that runs it (see service.jobs.owner).
+        start_by_s, end_by_s: deadlines by the database's clock, None for none.
         next_event: number of its next event; never reset, so that Last-Event-ID stays meaningful.
     """
 
@@ -103,6 +104,8 @@ class JobRow(Base):
     owner_pid: Mapped[int | None]
     owner_start: Mapped[str | None] = mapped_column(String(40))
     heartbeat_s: Mapped[float | None] = mapped_column(Float(53))
+    start_by_s: Mapped[float | None] = mapped_column(Float(53))
+    end_by_s: Mapped[float | None] = mapped_column(Float(53))
     next_event: Mapped[int]
     created_s: Mapped[float] = mapped_column(Float(53))
     queued_s: Mapped[float] = mapped_column(Float(53))

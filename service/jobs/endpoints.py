@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from service.composition import Services, ServicesDep, TokenDep
 from service.db.blobs import blob_bytes, read_chunk
 from service.idempotency import Answer, IdempotencyKey, answer_once, fingerprint
-from service.jobs.job import Job, JobSpec, State
+from service.jobs.job import Deadlines, Job, JobSpec, State
 from service.jobs.ledger import cancel_in, submit_in
 from service.jobs.schemas import JobRequest, JobView, view_of
 from service.models.repository import ModelRepository, model_id
@@ -47,9 +47,12 @@ def submit_job(
 ) -> Response:
     """Queue a job. The same request while it waits or runs finds it (200); after its end it runs afresh (201)."""
     spec = body.spec()
+    deadlines = Deadlines(body.deadlines.start_s, body.deadlines.total_s)
     same = fingerprint("POST jobs", body.model_dump_json())
     with services.database.write() as session:
-        status, answer = answer_once(session, token, idempotency_key, same, lambda: _submit(session, spec))
+        status, answer = answer_once(
+            session, token, idempotency_key, same, lambda: _submit(session, spec, deadlines)
+        )
     services.orchestrator.wake()
     return JSONResponse(answer, status)
 
@@ -121,10 +124,10 @@ def get_artifact(job: JobDep, services: ServicesDep) -> StreamingResponse:
     )
 
 
-def _submit(session: Session, spec: JobSpec) -> Answer:
+def _submit(session: Session, spec: JobSpec, deadlines: Deadlines) -> Answer:
     if ModelRepository(session).get(spec.model) is None:
         raise not_found(model_id(spec.model), what="model")
-    job, queued = submit_in(session, spec)
+    job, queued = submit_in(session, spec, deadlines)
     return 201 if queued else 200, view_of(job).model_dump(mode="json")
 
 

@@ -65,6 +65,19 @@ def spec_from_json(data: Any) -> JobSpec:
     return JobSpec(**{**data, "target": target_from_json(data["target"]), "shapes": shapes})
 
 
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long a submission may wait and take, in seconds since it was queued; no part of what the job is.
+
+    Attributes:
+        start_s: it fails where no server has started it by then.
+        total_s: it fails where it has not ended by then, waiting included.
+    """
+
+    start_s: float | None = None
+    total_s: float | None = None
+
+
 @dataclass(frozen=True)
 class Job:
     """Where a job stands. `progress` holds "phase", "trials", "failed_trials" and "seconds" once it runs."""

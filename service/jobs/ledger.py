@@ -19,7 +19,7 @@ from service import json_text
 from service.db.blobs import byte_chunks, digest_of, write_blob
 from service.db.models import JobRow
 from service.db.session import Database, now_s
-from service.jobs.job import FINISHED, Claim, Job, JobEvent, JobSpec, State, job_of, spec_json
+from service.jobs.job import FINISHED, Claim, Deadlines, Job, JobEvent, JobSpec, State, job_of, spec_json
 from service.jobs.owner import Owner, is_alive, this_process
 from service.jobs.repository import JobRepository
 from service.records.repository import RecordRepository
@@ -27,8 +27,13 @@ from service.records.repository import RecordRepository
 HEARTBEAT_TIMEOUT_S = 60.0
 """After this long without a heartbeat, an owner that this machine cannot see is taken for dead."""
 
+_LATE = "the job missed its deadline; what it measured is kept, submit it again to go on"
+
 MAX_CRASHES = 5
 """A job whose owners die this often without adding a trial fails instead of killing one more."""
+
+
+_NO_DEADLINES = Deadlines()
 
 
 class ClaimLost(LuthierError):
@@ -116,7 +121,7 @@ class JobLedger:
                 row.progress = json_text.dump(progress)
                 row.crashes = 0 if progress.get("new_trials") else row.crashes
             row.heartbeat_s = now_s(session)
-            return row.cancel_requested
+            return row.cancel_requested or _is_past(row.end_by_s, row.heartbeat_s)
 
     def release(self, claim: Claim) -> None:
         """Give an unfinished job back: queued, to be resumed by whoever claims it next."""
@@ -140,9 +145,22 @@ class JobLedger:
             row = _owned(repository, claim)
             if artifact is not None and digest is not None:
                 write_blob(session, digest, byte_chunks(artifact))
+            if state == "cancelled" and _is_past(row.end_by_s, now_s(session)):
+                state, error = "failed", _LATE
             row.report = None if report is None else json_text.dump(report)
             row.artifact, row.error = digest, error
             _move(session, repository, row, state)
+
+    def expire(self) -> None:
+        """Fail queued jobs that have missed a deadline."""
+        with self.database.read() as session:
+            if not JobRepository(session).late(now_s(session)):
+                return
+        with self.database.write() as session:
+            repository = JobRepository(session)
+            for row in repository.late(now_s(session)):
+                row.error = _LATE
+                _move(session, repository, row, "failed")
 
     def cancel(self, job: str) -> Job | None:
         """Cancel a queued job at once and a running one within seconds; a finished one stays as it is."""
@@ -160,7 +178,7 @@ class JobLedger:
             return JobRepository(session).count_trials(claim.tag)
 
 
-def submit_in(session: Session, spec: JobSpec) -> tuple[Job, bool]:
+def submit_in(session: Session, spec: JobSpec, deadlines: Deadlines = _NO_DEADLINES) -> tuple[Job, bool]:
     """Submit inside the caller's transaction; the job, and whether this submission queued it."""
     repository = JobRepository(session)
     row = repository.get(spec.id, lock=True)
@@ -173,9 +191,11 @@ def submit_in(session: Session, spec: JobSpec) -> tuple[Job, bool]:
     else:
         repository.forget_events(row.id)
         row.run += 1
-        row.queued_s = now_s(session)
         row.report = row.error = row.artifact = row.finished_s = None
         row.cancel_requested, row.crashes, row.progress = False, 0, "{}"
+    row.queued_s = now_s(session)
+    row.start_by_s = None if deadlines.start_s is None else row.queued_s + deadlines.start_s
+    row.end_by_s = None if deadlines.total_s is None else row.queued_s + deadlines.total_s
     _move(session, repository, row, "queued")
     session.flush()
     return job_of(row), True
@@ -228,11 +248,16 @@ def _claim(session: Session, repository: JobRepository, row: JobRow) -> Claim | 
         return None
     owner = this_process()
     row.attempt += 1
+    row.start_by_s = None
     row.owner_boot, row.owner_pid, row.owner_start = owner.boot, owner.pid, owner.start
     _move(session, repository, row, "running")
     job = job_of(row)
     seconds = float(job.progress.get("seconds", 0.0))
     return Claim(row.id, row.attempt, f"{row.id}.{row.run}", job.spec, seconds)
+
+
+def _is_past(deadline_s: float | None, clock_s: float) -> bool:
+    return deadline_s is not None and clock_s > deadline_s
 
 
 def _is_orphan(row: JobRow, clock_s: float) -> bool:

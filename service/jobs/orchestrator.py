@@ -60,6 +60,7 @@ class Orchestrator:
     def _loop(self) -> None:
         while not self._stopping.is_set():
             try:
+                self._ledger.expire()
                 job = self._ledger.next_job()
                 if job is not None:
                     self._run(job)
@@ -106,6 +107,7 @@ class Orchestrator:
 
     def _is_cancelled(self, job: str) -> bool:
         try:
+            self._ledger.expire()
             found = self._ledger.get(job)
         except DatabaseError:
             return False

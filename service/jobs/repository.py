@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select, tuple_
+from sqlalchemy import delete, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from service import json_text
@@ -44,6 +44,12 @@ class JobRepository:
     def waiting(self) -> list[JobRow]:
         """Queued and running jobs that no other transaction is about to change, oldest first, locked."""
         statement = select(JobRow).where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.queued_s)
+        return list(self._session.scalars(statement.with_for_update(skip_locked=True)))
+
+    def late(self, clock_s: float) -> list[JobRow]:
+        """Queued jobs that have missed a deadline, locked."""
+        missed = or_(JobRow.start_by_s < clock_s, JobRow.end_by_s < clock_s)
+        statement = select(JobRow).where(JobRow.state == "queued", missed)
         return list(self._session.scalars(statement.with_for_update(skip_locked=True)))
 
     def count_states(self) -> dict[str, int]:

@@ -18,6 +18,17 @@ Extent = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Shape = Annotated[list[Extent], Field(max_length=16)]
 
 
+class JobDeadlines(BaseModel):
+    """Seconds since the submission; a job that misses one fails, and keeps what it measured."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    start_s: float | None = Field(default=None, gt=0, le=MAX_SECONDS, description="Until a server starts it.")
+    total_s: float | None = Field(
+        default=None, gt=0, le=MAX_SECONDS, description="Until its end, waiting included."
+    )
+
+
 class JobRequest(BaseModel):
     """What to tune, and how long. Without `trials` and `seconds` a job ends when nothing improves any more."""
 
@@ -37,6 +48,7 @@ class JobRequest(BaseModel):
     shapes: dict[Annotated[str, Field(max_length=500)], Shape] = Field(default_factory=dict, max_length=100)
     error_budget: float | None = Field(None, gt=0, lt=1, description="Largest relative error of an output.")
     seed: int = Field(0, ge=0, le=2**63 - 1)
+    deadlines: JobDeadlines = JobDeadlines()
     runner: Literal["local", "ray"] = Field("local", description="Where candidates are measured.")
 
     def spec(self) -> JobSpec:

@@ -24,7 +24,15 @@ from service.problems import Problem, not_found
 router = APIRouter(prefix="/v1/models", tags=["models"])
 _IN_MEMORY_BYTES = 16 << 20
 
-ModelName = Annotated[str, Query(min_length=1, max_length=200, description="For people; not part of the id.")]
+ModelName = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="For people; not part of the id.",
+    ),
+]
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

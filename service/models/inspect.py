@@ -54,8 +54,7 @@ def _ask_child(model: IO[bytes]) -> dict[str, Any]:
             done = subprocess.run(
                 command,
                 stdin=model,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 timeout=TIMEOUT_S,
                 cwd=folder,
                 env={**_ENVIRONMENT, "PYTHONPATH": str(_ROOT)},

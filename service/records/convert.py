@@ -44,10 +44,10 @@ def key_from_json(data: Any) -> RecordKey:
     key = RecordKey(
         workload=data["workload"],
         target=data["target"],
-        threads=_integer(data["threads"]),
+        threads=_integer(data["threads"], 31),
         error_class=str(data["error_class"]),
-        protocol=_integer(data["protocol"]),
-        language=_integer(data["language"]),
+        protocol=_integer(data["protocol"], 31),
+        language=_integer(data["language"], 31),
     )
     if not (is_digest(key.workload) and is_digest(key.target)):
         msg = "workload and target are digests of 64 hexadecimal digits"
@@ -144,9 +144,9 @@ def record_from_json(data: Any) -> TuningRecord:
         key=key_from_json(data["key"]),
         schedule=schedule_from_json(data["schedule"]),
         measured=measured,
-        device=str(data["device"]),
+        device=plain_text(data["device"], 200),
         seed=_integer(data["seed"]),
-        codegen_epoch=_integer(data["codegen_epoch"]),
+        codegen_epoch=_integer(data["codegen_epoch"], 31),
         untuned_s=float(data["untuned_s"]),
         provenance=dict(data["provenance"]),
     )
@@ -178,15 +178,23 @@ def trial_from_json(data: Any) -> Trial:
         key=key_from_json(data["key"]),
         schedule=schedule_from_json(data["schedule"]),
         result=result_from_json(data["result"]),
-        device=str(data["device"]),
+        device=plain_text(data["device"], 200),
         seed=_integer(data["seed"]),
-        codegen_epoch=_integer(data["codegen_epoch"]),
+        codegen_epoch=_integer(data["codegen_epoch"], 31),
     )
 
 
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        msg = f"{value!r} is not a 64-bit integer"
+def plain_text(value: Any, limit: int) -> str:
+    """A text that every database takes; raises ValueError on anything else."""
+    if not isinstance(value, str) or len(value) > limit or not value.isprintable():
+        msg = f"{str(value)[:50]!r} is not a plain text of at most {limit} characters"
+        raise ValueError(msg)
+    return value
+
+
+def _integer(value: Any, bits: int = 63) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**bits) <= value < 2**bits:
+        msg = f"{str(value)[:50]} is not an integer of {bits + 1} bits"
         raise ValueError(msg)
     return value
 

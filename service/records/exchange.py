@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from compiler.errors import InputError
-from compiler.target import target_from_json
+from compiler.target import target_from_json, target_json
 from compiler.workload.ir import workload_from_json
 from service import json_text
-from service.records.convert import record_from_json, record_json, trial_from_json, trial_json
+from service.records.convert import plain_text, record_from_json, record_json, trial_from_json, trial_json
 from service.records.repository import RecordRepository
 
 VERSION = 1
@@ -95,6 +95,8 @@ _Write = Callable[[RecordRepository], int]
 
 def _target(data: Any) -> _Write:
     target = target_from_json(data["body"])
+    plain_text(target.name, 100)
+    json_text.dump(target_json(target))
 
     def write(repository: RecordRepository) -> int:
         repository.put_target(target)

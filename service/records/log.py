@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO
 
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 
 from service.db.blobs import delete_unused_blobs
 from service.db.insert import affected
-from service.db.models import IdempotencyRow
+from service.db.models import EventRow, IdempotencyRow, JobRow
 from service.db.session import Database, now_s
 from service.records.convert import is_verified
 from service.records.exchange import export_lines, import_lines
@@ -84,10 +84,12 @@ class SqlTuningLog:
             return import_lines(RecordRepository(session), lines)
 
     def prune(self, days: float = 90.0) -> dict[str, int]:
-        """Delete trials older than `days`, and records of other codegen epochs; served records stay."""
+        """Delete trials and events older than `days`, and records of other codegen epochs; served records stay."""
         with self.database.write() as session:
             repository = RecordRepository(session)
             before_s = now_s(session) - days * DAY_S
+            ended = select(JobRow.id).where(JobRow.finished_s < before_s)
+            session.execute(delete(EventRow).where(EventRow.job.in_(ended)))
             answered = delete(IdempotencyRow).where(IdempotencyRow.created_s < before_s)
             return {
                 "trials": repository.delete_trials_before(before_s),

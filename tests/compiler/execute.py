@@ -51,4 +51,6 @@ def run_interpreted(workload: Workload, schedule: Schedule, operands: Arrays) ->
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:
     """Largest difference over the largest expected value; NaN counts as infinite."""
     difference = float(np.max(np.abs(got - expected)))
-    return difference / max(1e-30, float(np.max(np.abs(expected)))) if np.isfinite(difference) else float("inf")
+    return (
+        difference / max(1e-30, float(np.max(np.abs(expected)))) if np.isfinite(difference) else float("inf")
+    )

@@ -174,7 +174,7 @@ def test_sigterm_puts_the_job_back_into_the_queue(url: str, database: Database, 
     with serve(url) as server:
         job = submit(server, LONG)
         until(stored(database, job.id))
-        server.stop()
+        assert server.stop() == 0
         found = JobLedger(database).get(job.id)
         assert found is not None
         assert found.state == "queued"

@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -13,8 +14,8 @@ from compiler.errors import ServiceError
 from compiler.target import PRESETS
 from service.db.models import JobRow, ModelRow
 from service.db.session import Database
-from service.jobs.job import Claim, JobSpec
-from service.jobs.ledger import HEARTBEAT_TIMEOUT_S, MAX_CRASHES, ClaimLost, JobLedger
+from service.jobs.job import Claim, Deadlines, JobSpec
+from service.jobs.ledger import HEARTBEAT_TIMEOUT_S, MAX_CRASHES, ClaimLost, JobLedger, submit_in
 from service.jobs.owner import Owner, is_alive, this_process
 from service.models.repository import ModelRepository
 from service.records.log import SqlTuningLog
@@ -217,6 +218,38 @@ def test_a_cancelled_job_whose_process_was_killed_is_not_resumed(ledger: JobLedg
     give_to(ledger, dead_process())
     assert ledger.claim() is None
     assert state(ledger) == "cancelled"
+
+
+def submit_with(ledger: JobLedger, deadlines: Deadlines) -> None:
+    with ledger.database.write() as session:
+        submit_in(session, SPEC, deadlines)
+
+
+@pytest.mark.parametrize("deadlines", [Deadlines(start_s=1e-6), Deadlines(total_s=1e-6)])
+def test_a_job_that_waits_for_too_long_fails(ledger: JobLedger, deadlines: Deadlines) -> None:
+    submit_with(ledger, deadlines)
+    time.sleep(0.01)
+    ledger.expire()
+    job = ledger.get(SPEC.id)
+    assert job is not None
+    assert job.state == "failed"
+    assert "missed its deadline; " in str(job.error)
+    ledger.submit(SPEC)
+    ledger.expire()
+    assert state(ledger) == "queued"
+
+
+def test_a_job_that_takes_too_long_is_stopped_and_fails(ledger: JobLedger) -> None:
+    submit_with(ledger, Deadlines(start_s=60, total_s=0.2))
+    claim = ledger.claim()
+    assert claim is not None
+    assert ledger.note(claim) is False
+    time.sleep(0.25)
+    ledger.expire()
+    assert state(ledger) == "running"
+    assert ledger.note(claim) is True
+    ledger.finish(claim, "cancelled")
+    assert state(ledger) == "failed"
 
 
 def test_start_claims_at_once_or_says_who_has_it(ledger: JobLedger) -> None:

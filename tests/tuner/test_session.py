@@ -90,7 +90,7 @@ def test_the_default_is_measured_first() -> None:
 def test_equal_seeds_give_equal_trials() -> None:
     def measured(seed: int) -> list[str]:
         log = MemoryLog()
-        session(log, seed=seed).run()
+        session(log, seed=seed, trials=40).run()
         return [t.schedule.digest for t in all_trials(log)]
 
     assert measured(5) == measured(5)

@@ -1,4 +1,4 @@
-"""The LLVM IR of nests: goldens before optimisation, properties after it, and machine code that is right at the edges."""
+"""The LLVM IR of nests: goldens before optimisation, properties after it, right machine code at the edges."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def test_every_target_gets_code(target: str) -> None:
 def test_the_same_candidate_gives_the_same_bytes() -> None:
     workload = KINDS["convolution"]
     schedule = default_schedule(workload, V4, 1)
-    assert build_kernel(workload, schedule, V4).object_code == build_kernel(workload, schedule, V4).object_code
+    assert (
+        build_kernel(workload, schedule, V4).object_code == build_kernel(workload, schedule, V4).object_code
+    )
 
 
 def test_maximum_propagates_nan_and_keeps_infinities() -> None:

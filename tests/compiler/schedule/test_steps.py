@@ -100,5 +100,5 @@ def test_a_step_leaves_the_state_before_it_alone() -> None:
 
 @pytest.mark.parametrize("data", [None, {}, [1], [{"step": "Explode"}], [{"step": "Split", "stage": "a"}]])
 def test_malformed_schedules_are_refused(data: object) -> None:
-    with pytest.raises(ValueError, match="schedule|step"):
+    with pytest.raises(ValueError, match=r"schedule|step"):
         schedule_from_json(data)

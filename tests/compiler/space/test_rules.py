@@ -1,0 +1,64 @@
+"""Search spaces follow from structure and Target alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from tests.compiler.workloads import KINDS, convolution, matmul
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_and_mutants_are_legal(kind: str) -> None:
+    space = build_space(KINDS[kind], native_target(), 2)
+    rng = random.Random(1)
+    assignment = space.default
+    for _ in range(50):
+        assignment = space.mutate(assignment, rng)
+        assert space.is_legal(assignment)
+        assert space.is_legal(space.sample(rng))
+
+
+def test_a_tile_never_needs_more_registers_than_the_target_has() -> None:
+    for target in PRESETS.values():
+        space = build_space(convolution(28, 64, 128, 3), target, 1)
+        rng = random.Random(2)
+        for _ in range(200):
+            values = space.values(space.sample(rng))
+            rows, vectors = values["rows"], values["vectors"]
+            assert isinstance(rows, int)
+            assert isinstance(vectors, int)
+            assert rows * vectors + vectors < target.vector_registers
+
+
+def test_one_thread_has_no_parallel_knob() -> None:
+    names = {
+        threads: {k.name for k in build_space(matmul(64, 64, 64), native_target(), threads).knobs}
+        for threads in (1, 2)
+    }
+    assert "parallel" not in names[1]
+    assert "parallel" in names[2]
+
+
+def test_the_same_structure_gives_the_same_space() -> None:
+    first, second = (build_space(convolution(9, 8, 8, 3), PRESETS["x86-64-v4"], 2) for _ in range(2))
+    assert first.knobs == second.knobs
+    assert first.default == second.default
+
+
+def test_an_illegal_assignment_is_refused() -> None:
+    space = build_space(convolution(28, 64, 128, 3), PRESETS["x86-64-v3"], 1)
+    values = {**space.values(space.default), "rows": 14, "vectors": 4}
+    with pytest.raises(ScheduleError, match="do not fit"):
+        space.build(values)
+
+
+def test_a_small_space_can_be_enumerated() -> None:
+    space = build_space(KINDS["add_relu"], native_target(), 2)
+    found = list(space.enumerate(1000))
+    assert len(found) == len(set(found)) <= space.size
+    assert space.default in found
