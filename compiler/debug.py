@@ -1,8 +1,8 @@
 """Debugging by environment variable: LUTHIER_DEBUG=print,time,dump:DIR (any of them, separated by commas).
 
-    print      the IR after every pass that changed it, on stderr
-    time       seconds per pass, on stderr
-    dump:DIR   every level of every kernel as files in DIR
+print      the IR after every pass that changed it, on stderr
+time       seconds per pass, on stderr
+dump:DIR   every level of every kernel as files in DIR
 """
 
 from __future__ import annotations

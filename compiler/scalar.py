@@ -1,12 +1,12 @@
 """Scalar expressions: what one element of a tensor is computed from.
 
-    expr  ::= Const(value, dtype)
-            | Load(buffer, indices)               one element of a buffer
-            | Apply(op, args)                     op is a name of OPS
-            | Guard(bounds, inside, outside)      `inside` where every bound holds; it is not evaluated elsewhere
-            | Cast(value, dtype)
-            | Pick(values, index)                 one of a table of literals
-    bound ::= Bound(index, low, high)             low <= index < high
+expr  ::= Const(value, dtype)
+        | Load(buffer, indices)               one element of a buffer
+        | Apply(op, args)                     op is a name of OPS
+        | Guard(bounds, inside, outside)      `inside` where every bound holds; it is not evaluated elsewhere
+        | Cast(value, dtype)
+        | Pick(values, index)                 one of a table of literals
+bound ::= Bound(index, low, high)             low <= index < high
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ def static(extent: Index, what: str) -> int:
     """The extent as a number; raises InputError where a symbol is left in it."""
     value = extent.constant
     if value is None:
-        msg = f"the extent of {what} is {extent}, not a number; give its symbols values with --shape NAME=1,128"
+        msg = (
+            f"the extent of {what} is {extent}, not a number; give its symbols values with --shape NAME=1,128"
+        )
         raise InputError(msg)
     return value
 

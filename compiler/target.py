@@ -139,7 +139,9 @@ def _x86(name: str, features: str, vector_bytes: int, registers: int) -> Target:
     )
 
 
-_V3 = "avx avx2 bmi bmi2 cmov cx16 f16c fma fxsr lzcnt mmx movbe popcnt sse sse2 sse3 sse4.1 sse4.2 ssse3 xsave"
+_V3 = (
+    "avx avx2 bmi bmi2 cmov cx16 f16c fma fxsr lzcnt mmx movbe popcnt sse sse2 sse3 sse4.1 sse4.2 ssse3 xsave"
+)
 _V4 = f"{_V3} avx512bw avx512cd avx512dq avx512f avx512vl"
 
 PRESETS: Mapping[str, Target] = {

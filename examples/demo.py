@@ -1,6 +1,6 @@
 """From nothing to a measured gain: tune ResNet-50 through a local server, then compile it from the log alone.
 
-    python -m examples.demo [--network resnet50] [--seconds 170] [--threads N] [--folder .demo]
+    python -m examples.demo [--network resnet50] [--seconds 160] [--threads N] [--folder .demo]
 
 Everything it makes lies in the folder. The server is stopped at the end, however it ends.
 """
@@ -166,7 +166,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--network", choices=NAMES, default="resnet50")
-    parser.add_argument("--seconds", type=float, default=170.0, help="wall clock of the job")
+    parser.add_argument("--seconds", type=float, default=160.0, help="wall clock of the job")
     parser.add_argument("--threads", type=int, default=min(2, usable_cores()))
     parser.add_argument("--folder", type=Path, default=Path(".demo"))
     return parser.parse_args()

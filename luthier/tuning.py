@@ -40,7 +40,7 @@ def run_job(
         name=name,
         target=options.target,
         threads=options.threads,
-        trials=None if trials is None else checked_integer("trials", trials, 1),
+        trials=None if trials is None else checked_integer("trials", trials, 0),
         seconds=None if seconds is None else checked_number("seconds", seconds),
         shapes=options.shapes,
         error_budget=options.error_budget,

@@ -71,7 +71,7 @@ class SessionResult:
         tasks: in the order in which they were given.
         phase_seconds: search, model, build, measure, store and wait; they sum to the wall clock.
         records_added: Tasks whose record is new or was replaced.
-        cost_model: the last FitReport by field; empty where no model was trained.
+        cost_model: the FitReport of all data by field; empty where no model was trained.
         cancelled: whether it ended because it was asked to.
     """
 

@@ -234,13 +234,14 @@ class TuningSession:
         self._progress(Event("state", {**data, **more}))
 
     def _result(self, *, cancelled: bool) -> SessionResult:
+        cost_model = self._learner.report()
         return SessionResult(
             tasks=tuple(run.result() for run in self._runs),
             phase_seconds=self._clock.seconds(),
             records_added=sum(run.replaced for run in self._runs),
             trials=sum(run.trials for run in self._runs),
             failed_trials=sum(run.failed for run in self._runs),
-            cost_model=self._learner.report(),
+            cost_model=cost_model,
             cancelled=cancelled,
         )
 

@@ -44,7 +44,11 @@ class Reduction:
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: algorithm, and those of the register tile (of the products, where the algorithm transforms)."""
-        plans = {DIRECT: _Plan(RegisterTile(workload, workload.stages[0], workload.stages[1], target, threads), None)}
+        plans = {
+            DIRECT: _Plan(
+                RegisterTile(workload, workload.stages[0], workload.stages[1], target, threads), None
+            )
+        }
         for m in winograd_tiles(workload):
             phases = WinogradPhases(workload, m, target)
             tile = RegisterTile(phases.workload, *phases.product_stages, target, threads)

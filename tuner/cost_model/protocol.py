@@ -52,8 +52,12 @@ class FitReport:
 class CostModel(Protocol):
     """Deterministic under its seed: equal groups in equal order give equal predictions. Not thread-safe."""
 
-    def fit(self, groups: Sequence[Group]) -> FitReport:
+    def fit(self, groups: Sequence[Group]) -> None:
         """Train from scratch; ranks are learned within each Task, failures as the slowest."""
+        ...
+
+    def rehearse(self, groups: Sequence[Group]) -> FitReport:
+        """How well a model trained on all but the held-out part ranks that part; what `predict` says is unchanged."""
         ...
 
     def predict(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64] | None:

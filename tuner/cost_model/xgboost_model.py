@@ -2,8 +2,8 @@
 
 One group per Task, so that only the order within a Task counts and Tasks of any size train one model. The relevance of
 a candidate is its throughput relative to the best of its Task; a failed one has 0, less than any that ran, so that the
-model learns what does not work as well. A fixed fifth of every Task's candidates is held out first to report how well
-the ranking generalises; the served model then learns from all.
+model learns what does not work as well. The served model learns from all; how well the ranking generalises is told by
+a rehearsal without a fixed fifth of every Task's candidates.
 """
 
 from __future__ import annotations
@@ -62,11 +62,14 @@ class XGBoostModel:
         self._memo: OrderedDict[tuple[str, str, int, str], Array | None] = OrderedDict()
         self._booster: xgb.Booster | None = None
 
-    def fit(self, groups: Sequence[Group]) -> FitReport:
-        """Train from scratch on all groups, after a measured rehearsal without the held-out part."""
-        tables = [self._table(group) for group in groups if group.candidates]
+    def fit(self, groups: Sequence[Group]) -> None:
+        """Train from scratch on all groups."""
+        self._booster = self._train([(t.features, t.relevance) for t in self._tables(groups)])
+
+    def rehearse(self, groups: Sequence[Group]) -> FitReport:
+        """Train on all but the held-out part and judge the ranking of that part."""
+        tables = self._tables(groups)
         rehearsal = self._train([(t.features[~t.held_out], t.relevance[~t.held_out]) for t in tables])
-        self._booster = self._train([(t.features, t.relevance) for t in tables])
         return _report(tables, rehearsal)
 
     def predict(self, task: Task, candidates: Sequence[Candidate]) -> Array | None:
@@ -85,6 +88,7 @@ class XGBoostModel:
             np.vstack([x for x, _ in parts]),
             np.concatenate([y for _, y in parts]),
             qid=np.repeat(np.arange(len(parts)), [len(y) for _, y in parts]),
+            nthread=1,
         )
         options = self._options
         parameters = {
@@ -103,6 +107,9 @@ class XGBoostModel:
             "verbosity": 0,
         }
         return xgb.train(parameters, data, options.rounds)
+
+    def _tables(self, groups: Sequence[Group]) -> list[_Table]:
+        return [self._table(group) for group in groups if group.candidates]
 
     def _table(self, group: Group) -> _Table:
         times = [r.median_s if isinstance(r, Measured) else None for r in group.results]
@@ -134,7 +141,7 @@ class XGBoostModel:
 
 
 def _scores(booster: xgb.Booster, features: Array) -> Array:
-    return np.asarray(booster.predict(xgb.DMatrix(features)), dtype=np.float64)
+    return np.asarray(booster.predict(xgb.DMatrix(features, nthread=1)), dtype=np.float64)
 
 
 def _report(tables: Sequence[_Table], rehearsal: xgb.Booster | None) -> FitReport:

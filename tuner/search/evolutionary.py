@@ -35,7 +35,7 @@ class EvolutionaryOptions:
     """
 
     population: int = 64
-    generations: int = 3
+    generations: int = 2
     measured_share: float = 0.3
     mutation: float = 0.7
     survivors: float = 0.25
