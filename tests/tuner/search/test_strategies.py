@@ -124,9 +124,9 @@ def best_after(trials: int, make: Callable[[SearchSpace, Scorer, int], SearchStr
 
 
 def test_evolution_beats_random_search_at_equal_trials() -> None:
-    seeds = range(5)
-    evolved = [best_after(40, EvolutionaryStrategy, seed) for seed in seeds]
-    random = [best_after(40, lambda space, score, seed: RandomStrategy(space, seed), seed) for seed in seeds]
+    seeds = range(15)
+    evolved = [best_after(48, EvolutionaryStrategy, seed) for seed in seeds]
+    random = [best_after(48, lambda space, score, seed: RandomStrategy(space, seed), seed) for seed in seeds]
     assert statistics.median(evolved) < 0.9 * statistics.median(random)
 
 
