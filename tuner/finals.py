@@ -16,6 +16,9 @@ BAND = 1.1
 TIE = 0.02
 """Medians closer than this are equal, whatever the samples say."""
 
+CLEAR = 0.1
+"""Medians further apart than this differ: samples taken in turn share the machine's disturbances."""
+
 Timed = tuple[Candidate, Measured]
 
 
@@ -44,10 +47,10 @@ def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
 
 
 def _ties(fastest: Measured, other: Measured) -> bool:
-    """Whether the difference of the medians is below TIE, or within their combined 95 % margins."""
+    """Whether the difference of the medians is below TIE, or within their combined 95 % margins but below CLEAR."""
     difference_s = other.median_s - fastest.median_s
     margin_s = math.hypot(_margin_s(fastest), _margin_s(other))
-    return difference_s <= max(margin_s, TIE * fastest.median_s)
+    return difference_s <= max(min(margin_s, CLEAR * fastest.median_s), TIE * fastest.median_s)
 
 
 def _margin_s(measured: Measured) -> float:

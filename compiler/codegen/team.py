@@ -19,7 +19,8 @@ from compiler.target import Target
 SIZE_OFFSET = 256
 MEMBER_OFFSET = 320
 MEMBER_BYTES = 64
-SPINS_BEFORE_SLEEP = 20_000
+SPINS_BEFORE_SLEEP = 200_000
+"""A few milliseconds: waking a member that sleeps can cost half a millisecond on a virtual machine."""
 SPINS_BEFORE_YIELD = 2_000
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -26,6 +27,7 @@ class CookToom:
     data: Matrix
 
 
+@cache
 def cook_toom(m: int, r: int) -> CookToom:
     """The matrices of F(m, r); raises ValueError where there are not enough points."""
     n = m + r - 1
@@ -42,6 +44,7 @@ def cook_toom(m: int, r: int) -> CookToom:
     return CookToom(_matrix(output), _matrix(taps), _matrix(data))
 
 
+@cache
 def kronecker(a: Matrix, b: Matrix) -> tuple[tuple[float, ...], ...]:
     """The matrix of `a` along one dimension and `b` along the next, over both flattened."""
     return tuple(tuple(float(x * y) for x in row_a for y in row_b) for row_a in a for row_b in b)
