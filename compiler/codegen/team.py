@@ -6,7 +6,7 @@
     void  team_stop(team)                   end and join them
     void  team_barrier(team)                for the program: every member meets here
 
-Between runs the members spin for a bounded time, then sleep on a futex; a barrier that waits long yields the core. The
+Between runs the members spin for a bounded time, then sleep on a futex; at a barrier they do the same, for less. The
 team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
 lie on cache lines of their own.
 """
@@ -21,7 +21,8 @@ MEMBER_OFFSET = 320
 MEMBER_BYTES = 64
 SPINS_BEFORE_SLEEP = 200_000
 """A few milliseconds: waking a member that sleeps can cost half a millisecond on a virtual machine."""
-SPINS_BEFORE_YIELD = 2_000
+SPINS_BEFORE_BLOCK = 8_000
+"""About a tenth of a millisecond at a barrier; then the core is free, and a member that lost its own can move there."""
 
 
 def team_bytes(threads: int) -> int:
@@ -40,7 +41,7 @@ def emit_team(target: Target) -> str:
         "$PAUSE": _PAUSE[arch],
         "$DECLARE_PAUSE": _PAUSE_DECLARATION[arch],
         "$SLEEP_AFTER": str(SPINS_BEFORE_SLEEP),
-        "$YIELD_AFTER": str(SPINS_BEFORE_YIELD),
+        "$BLOCK_AFTER": str(SPINS_BEFORE_BLOCK),
     }
     text = _TEAM
     for name, value in values.items():
@@ -55,13 +56,12 @@ _PAUSE_DECLARATION = {
     "aarch64": "declare void @llvm.aarch64.hint(i32)",
 }
 
-# team:   0 i32 generation | 64 i32 pending | 128 i32 arrived | 192 i32 phase
+# team:   0 i32 generation | 64 i32 waiters | 128 i32 arrived | 192 i32 phase
 #         256 i32 size, 260 i32 sleepers, 264 i32 stop, 272 ptr table | 320 members of 64 bytes
 # member: 0 ptr team, 8 i64 id, 16 i64 thread
 _TEAM = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
-declare i32 @sched_yield()
 declare i64 @syscall(i64, ...)
 declare i32 @clock_gettime(i32, ptr)
 $DECLARE_PAUSE
@@ -72,6 +72,7 @@ entry:
   %size.p = getelementptr i8, ptr %team, i64 256
   %arrived.p = getelementptr i8, ptr %team, i64 128
   %phase.p = getelementptr i8, ptr %team, i64 192
+  %waiters.p = getelementptr i8, ptr %team, i64 64
   %size = load i32, ptr %size.p, align 4
   %alone = icmp eq i32 %size, 1
   br i1 %alone, label %done, label %arrive
@@ -84,24 +85,29 @@ arrive:
 open:
   store atomic i32 0, ptr %arrived.p monotonic, align 4
   %next = add i32 %phase, 1
-  store atomic i32 %next, ptr %phase.p release, align 4
+  store atomic i32 %next, ptr %phase.p seq_cst, align 4
+  %asleep = load atomic i32, ptr %waiters.p seq_cst, align 4
+  %wake = icmp ne i32 %asleep, 0
+  br i1 %wake, label %ring, label %done
+ring:
+  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase.p, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
   ret void
 wait:
-  %spins = phi i32 [ 0, %arrive ], [ %spins.next, %again ], [ 0, %yielded ]
+  %spins = phi i32 [ 0, %arrive ], [ %spins.next, %again ], [ 0, %sleep ]
   $PAUSE
   %seen = load atomic i32, ptr %phase.p acquire, align 4
   %same = icmp eq i32 %seen, %phase
   br i1 %same, label %waiting, label %done
 waiting:
   %spins.next = add i32 %spins, 1
-  %long = icmp ugt i32 %spins.next, $YIELD_AFTER
-  br i1 %long, label %yield, label %again
+  %long = icmp ugt i32 %spins.next, $BLOCK_AFTER
+  br i1 %long, label %sleep, label %again
 again:
   br label %wait
-yield:
-  %y = call i32 @sched_yield()
-  br label %yielded
-yielded:
+sleep:
+  %s0 = atomicrmw add ptr %waiters.p, i32 1 seq_cst
+  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase.p, i32 128, i32 %phase, ptr null, ptr null, i32 0)
+  %s1 = atomicrmw sub ptr %waiters.p, i32 1 seq_cst
   br label %wait
 done:
   ret void
@@ -112,7 +118,6 @@ entry:
   %team = load ptr, ptr %member, align 8
   %id.p = getelementptr i8, ptr %member, i64 8
   %id = load i64, ptr %id.p, align 8
-  %pending.p = getelementptr i8, ptr %team, i64 64
   %size.p = getelementptr i8, ptr %team, i64 256
   %sleepers.p = getelementptr i8, ptr %team, i64 260
   %stop.p = getelementptr i8, ptr %team, i64 264
@@ -147,7 +152,7 @@ work:
   %size32 = load i32, ptr %size.p, align 4
   %size = zext i32 %size32 to i64
   call void @program(ptr %team, ptr %table, i64 %id, i64 %size)
-  %left = atomicrmw sub ptr %pending.p, i32 1 release
+  call void @team_barrier(ptr %team)
   br label %idle
 finish:
   ret ptr null
@@ -226,38 +231,19 @@ done:
 
 define void @program_run(ptr %team, ptr %table) {
 entry:
-  %pending.p = getelementptr i8, ptr %team, i64 64
   %size.p = getelementptr i8, ptr %team, i64 256
   %table.p = getelementptr i8, ptr %team, i64 272
   %size32 = load i32, ptr %size.p, align 4
   %size = zext i32 %size32 to i64
-  %others = sub i32 %size32, 1
-  %alone = icmp eq i32 %others, 0
+  %alone = icmp eq i32 %size32, 1
   br i1 %alone, label %mine, label %call
 call:
   store ptr %table, ptr %table.p, align 8
-  store atomic i32 %others, ptr %pending.p monotonic, align 4
   call void @call_members(ptr %team)
   br label %mine
 mine:
   call void @program(ptr %team, ptr %table, i64 0, i64 %size)
-  br i1 %alone, label %done, label %join
-join:
-  %spins = phi i32 [ 0, %mine ], [ %spins.next, %again ], [ 0, %yield ]
-  %left = load atomic i32, ptr %pending.p acquire, align 4
-  %busy = icmp ne i32 %left, 0
-  br i1 %busy, label %waiting, label %done
-waiting:
-  %spins.next = add i32 %spins, 1
-  %long = icmp ugt i32 %spins.next, $YIELD_AFTER
-  br i1 %long, label %yield, label %again
-again:
-  $PAUSE
-  br label %join
-yield:
-  %y = call i32 @sched_yield()
-  br label %join
-done:
+  call void @team_barrier(ptr %team)
   ret void
 }
 

@@ -12,6 +12,8 @@ from luthier.bench.engines import Engine
 
 _SAMPLE_S = 0.02
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 1000
+_SETTLE_S = 0.1
+"""Pause before each engine's turn: idle threads of the one before may spin for that long and take a core away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class Timing:
 def time_engines(engines: Sequence[Engine], seconds: float) -> list[Timing]:
     """Time all engines for about so long in all; at least five rounds, each with every engine.
 
-    A sample is the mean of as many runs as fill 20 ms. The first run of each engine in a round warms it up and is not
-    counted; the order turns by one each round.
+    A sample is the mean of as many runs as fill 20 ms. Before its turn, an engine waits until the threads of the others
+    sleep, and its first run warms it up and is not counted; the order turns by one each round.
     """
     repeats = [_repeats(engine) for engine in engines]
     samples: list[list[float]] = [[] for _ in engines]
@@ -41,6 +43,7 @@ def time_engines(engines: Sequence[Engine], seconds: float) -> list[Timing]:
             break
         for place in range(len(engines)):
             which = (place + round_number) % len(engines)
+            time.sleep(_SETTLE_S)
             engines[which].run()
             samples[which].append(_sample(engines[which], repeats[which]))
     return [
