@@ -165,20 +165,23 @@ def _checked(specs: tuple[TensorSpec, ...], arrays: Mapping[str, Array], what: s
 
 
 def _checked_array(spec: TensorSpec, arrays: Mapping[str, Array], what: str) -> Array:
-    needed = f"{spec.dtype.numpy.name} of shape {list(spec.shape)}"
     if spec.name not in arrays:
-        msg = f"{what} {spec.name!r} is missing; give an array, {needed}"
+        msg = f"{what} {spec.name!r} is missing; give an array, {_needed(spec)}"
         raise InputError(msg)
     array = np.asarray(arrays[spec.name])
     if array.dtype != spec.dtype.numpy or array.shape != spec.shape:
-        msg = f"{what} {spec.name!r} is {array.dtype.name} of shape {list(array.shape)}; give {needed}"
+        msg = f"{what} {spec.name!r} is {array.dtype.name} of shape {list(array.shape)}; give {_needed(spec)}"
         raise InputError(msg)
     if array.flags.c_contiguous and array.flags.aligned and (what == "input" or array.flags.writeable):
         return array
     if what == "input":
         return np.ascontiguousarray(array)
-    msg = f"output {spec.name!r} must be a writeable, C-contiguous array; give {needed}"
+    msg = f"output {spec.name!r} must be a writeable, C-contiguous array; give {_needed(spec)}"
     raise InputError(msg)
+
+
+def _needed(spec: TensorSpec) -> str:
+    return f"{spec.dtype.numpy.name} of shape {list(spec.shape)}"
 
 
 def _aligned(size: int) -> Array:
