@@ -4,8 +4,9 @@ load_graph        compiler.frontend     read, check, decompose into index expres
 lower             compiler.graph        named passes; then layouts, partition into Subgraphs
 build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, peel
                   compiler.codegen      LLVM IR, object code
-compile_program   compiler.space        look every Workload up; a miss gets the analytic default
-                  compiler.runtime      memory plan, packed constants, team: a Module
+compile_image     compiler.space        look every Workload up; a miss gets the analytic default
+                  compiler.runtime      memory plan, packed constants, program and team: an Image
+compile_program   compiler.runtime      the Image loaded into this process: a Module
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from compiler.loop.ir import LoopNest
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
 from compiler.loop.simplify import simplify
-from compiler.runtime.image import TaskLookup
+from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
 from compiler.runtime.module import Module
 from compiler.schedule.lower import lower as lower_state
@@ -73,15 +74,17 @@ def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kern
     return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extents)
 
 
-def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:
-    """Look every Workload up, build its kernel, link. Measures nothing; `Module.lookups` says what was found."""
+def compile_image(program: Program, target: Target, threads: int, source: ScheduleSource) -> Image:
+    """Look every Workload up, build its kernel, link. Measures nothing; `Image.lookups` says what was found."""
     chosen = choose_schedules(program, target, threads, source)
-    built: dict[str, Kernel] = {}
-    for choice in chosen.values():
-        built[choice.workload.digest] = build_kernel(choice.workload, choice.found.schedule, target)
+    built = {d: build_kernel(c.workload, c.found.schedule, target) for d, c in chosen.items()}
     kernels = [built[s.workload.digest] for s in program.subgraphs]
-    lookups = tuple(choice.lookup for choice in chosen.values())
-    return Module(link(program, kernels, target, threads, lookups))
+    return link(program, kernels, target, threads, tuple(choice.lookup for choice in chosen.values()))
+
+
+def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:
+    """The Image loaded into this process; raises TargetError where this machine cannot run it."""
+    return Module(compile_image(program, target, threads, source))
 
 
 @dataclass(frozen=True, slots=True)

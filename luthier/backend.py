@@ -22,7 +22,7 @@ from compiler.schedule.source import NoSource
 from compiler.target import native_target
 
 
-class LuthierRep(BackendRep):  # type: ignore[misc]  # onnx ships no types for it
+class LuthierRep(BackendRep):
     """A compiled model. `run` takes arrays in the order of the model's inputs."""
 
     def __init__(self, module: Module) -> None:
@@ -42,7 +42,7 @@ class LuthierRep(BackendRep):  # type: ignore[misc]  # onnx ships no types for i
         return tuple(self._outputs(*(values[spec.name] for spec in self._module.outputs)))
 
 
-class LuthierBackend(Backend):  # type: ignore[misc]  # onnx ships no types for it
+class LuthierBackend(Backend):
     """Compiles for the CPU of this machine."""
 
     @classmethod

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compiler.errors import InputError, NotTuned, TargetError
-from compiler.pipeline import compile_program, load_graph, lower
+from compiler.pipeline import compile_image, load_graph, lower
+from compiler.runtime.image import Image
 from compiler.runtime.module import Module
 from compiler.schedule.source import ScheduleSource
 from compiler.target import Target, get_target, usable_cores
@@ -50,15 +51,17 @@ def make_options(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     error_budget: float | None = None,
     database: str | None = None,
+    *,
+    runs_here: bool = True,
 ) -> BuildOptions:
-    """Check options and fill in what was left open.
+    """Check options and fill in what was left open; `runs_here`: the code will run on this machine.
 
     Raises:
         InputError: threads, shapes or error budget are out of range or of the wrong type.
         TargetError: the target is unknown, or this machine cannot run its code.
     """
     found = get_target(target)
-    if not found.is_native:
+    if runs_here and not found.is_native:
         msg = f"this machine cannot run code for target {found.name!r}; use native, or run Luthier on such a machine"
         raise TargetError(msg)
     if threads is None:
@@ -95,8 +98,13 @@ def read_program(model: str | Path | bytes | ModelProto, options: BuildOptions) 
     return lower(load_graph(model, options.shapes))
 
 
-def build_module(program: Program, options: BuildOptions, *, require_tuned: bool = False) -> Module:
-    """Look every Task up in the tuning log and compile; nothing is measured.
+def build_module(program: Program, options: BuildOptions) -> Module:
+    """Look every Task up in the tuning log, compile and load; nothing is measured. Raises DatabaseError."""
+    return Module(build_image(program, options))
+
+
+def build_image(program: Program, options: BuildOptions, *, require_tuned: bool = False) -> Image:
+    """Look every Task up in the tuning log and compile, for any target; nothing is measured.
 
     Raises:
         NotTuned: `require_tuned`, and a Task has no record.
@@ -106,7 +114,7 @@ def build_module(program: Program, options: BuildOptions, *, require_tuned: bool
         source = SqlScheduleSource(log, options.error_budget)
         if require_tuned:
             _require_records(program, options, source)
-        return compile_program(program, options.target, options.threads, source)
+        return compile_image(program, options.target, options.threads, source)
 
 
 @contextmanager

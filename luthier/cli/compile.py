@@ -14,7 +14,7 @@ from luthier.cli.output import only_json, put_json, put_text
 from luthier.shapes import parse_shapes
 
 if TYPE_CHECKING:
-    from compiler.runtime.module import Module
+    from compiler.runtime.image import Image
 
 SUFFIX = ".luthier"
 
@@ -35,36 +35,35 @@ def compile_(
     """Compile a model with what the tuning log knows; says for each task where its schedule came from."""
     start = time.perf_counter()
     with only_json():
-        from luthier.build import build_module, make_options, read_program
+        from compiler.runtime.artifact import image_bytes
+        from luthier.build import build_image, make_options, read_program
         from luthier.files import check_writable, write_atomically
 
         _check_suffix(output)
         check_writable(output)
-        chosen = make_options(target, threads, parse_shapes(shape), error_budget, database)
-        module = build_module(read_program(model, chosen), chosen, require_tuned=require_tuned)
-        try:
-            code = module.to_bytes()
-            write_atomically(output, code)
-            document = compile_document(model.stem, module, output, len(code), time.perf_counter() - start)
-        finally:
-            module.close()
+        shapes = parse_shapes(shape)
+        chosen = make_options(target, threads, shapes, error_budget, database, runs_here=False)
+        image = build_image(read_program(model, chosen), chosen, require_tuned=require_tuned)
+        code = image_bytes(image)
+        write_atomically(output, code)
+        document = compile_document(model.stem, image, output, len(code), time.perf_counter() - start)
     if json:
         put_json(document)
     else:
         put_text(_text(document))
 
 
-def compile_document(model: str, module: Module, output: Path, size: int, seconds: float) -> dict[str, Any]:
+def compile_document(model: str, image: Image, output: Path, size: int, seconds: float) -> dict[str, Any]:
     """The JSON document of the contract (docs/contracts/compile.schema.json)."""
-    answers = [task.lookup for task in module.lookups]
+    answers = [task.lookup for task in image.lookups]
     return {
         "model": model,
-        "target": module.target.name,
+        "target": image.target.name,
         "output": str(output),
         "seconds": round(seconds, 3),
         "tasks": [
             {"workload": t.workload, "name": t.name, "lookup": t.lookup, "expected_loss": t.expected_loss}
-            for t in module.lookups
+            for t in image.lookups
         ],
         "hits": answers.count("exact"),
         "near": answers.count("near"),

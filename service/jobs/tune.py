@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from compiler.errors import CompileError
-from compiler.pipeline import compile_program, load_graph, lower
+from compiler.pipeline import compile_image, load_graph, lower
+from compiler.runtime.artifact import image_bytes
 from compiler.schedule.source import NoSource, ScheduleSource
 from compiler.target import usable_cores
 from compiler.workload.program import Program
@@ -148,8 +149,8 @@ def _compile(work: Work) -> dict[str, bytes]:
     }
     artifacts = {}
     for name, source in sources.items():
-        with closing(compile_program(work.program, work.spec.target, work.spec.threads, source)) as module:
-            artifacts[name] = module.to_bytes()
+        image = compile_image(work.program, work.spec.target, work.spec.threads, source)
+        artifacts[name] = image_bytes(image)
     return artifacts
 
 

@@ -1,0 +1,24 @@
+"""Compiling for another machine: the artifact is made, and refused where it cannot run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import luthier
+from examples.networks import filled
+
+
+@pytest.mark.parametrize("target", ["aarch64-neoverse-n1", "x86-64-v3"])
+def test_an_artifact_for_another_target(target: str, cli: object, tmp_path: Path) -> None:
+    model = filled("mlp", tmp_path)
+    done = cli("compile", model, "-o", "mlp.luthier", "--target", target, "--json")  # type: ignore[operator]
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["target"] == target
+    assert document["misses"] == 3
+    if target.startswith("aarch64"):
+        with pytest.raises(luthier.TargetError, match="cannot run"):
+            luthier.load(tmp_path / "mlp.luthier")
