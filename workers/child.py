@@ -47,6 +47,8 @@ def _handler(role: str) -> Serve:
         from workers.timer import serve
     elif role == "compare":
         from workers.comparing import serve
+    elif role == "probe_peaks":
+        from workers.probing import serve
     else:
         serve = _serve_probe
     return serve

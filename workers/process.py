@@ -22,7 +22,7 @@ from workers import frames
 from workers.frames import Frame
 from workers.sandbox import Usage, peak_resident_bytes, process_memory
 
-Role = Literal["build", "measure", "compare", "probe"]
+Role = Literal["build", "measure", "compare", "probe", "probe_peaks"]
 
 START_TIMEOUT_S = 60.0
 _ROOT = Path(__file__).resolve().parent.parent

@@ -22,7 +22,8 @@ class TaskReport:
         untuned_us: microseconds of one run under the default Schedule; None where it was not measured.
         tuned_us: microseconds of one run under the best verified Schedule; None where there is none.
         gflops: 10^9 arithmetic operations a second of the best Schedule.
-        roofline_fraction: share of what the Target could reach, 0 to 1; None where the peak is not known.
+        roofline_fraction: time that the machine's peak would need over the time taken; above 1 where an algorithm needs
+            fewer operations; None where it was not measured.
         status: how the Task ended, such as "tuned" or "cached".
         curve: (trials so far, best microseconds so far), one point per improvement.
     """

@@ -10,6 +10,7 @@ from typing import Any
 
 from service.jobs.job import JobSpec
 from tuner.outcome import SessionResult, TaskResult
+from workers.peaks import Peaks
 
 _ENGINES = ("luthier", "llvmlite", "numpy", "onnx", "xgboost-cpu", "xgboost")
 
@@ -49,8 +50,9 @@ def make_report(
     comparison: Comparison,
     phases: Mapping[str, float],
     spent: Spent,
+    peaks: Peaks,
 ) -> dict[str, Any]:
-    """The document. `spent` holds the trials of earlier attempts, and the seconds of all."""
+    """The document. `spent` holds the trials of earlier attempts, and the seconds of all; `peaks` give the roofline."""
     trials = spent.trials + result.trials
     tuning_s = phases.get("tuning", 0.0)
     return {
@@ -63,7 +65,7 @@ def make_report(
         "trials_per_second": result.trials / tuning_s if tuning_s > 0 else 0.0,
         "records_added": result.records_added,
         "cache_hits": sum(task.cached for task in result.tasks),
-        "tasks": [_task(task) for task in result.tasks],
+        "tasks": [_task(task, peaks) for task in result.tasks],
         "untuned_ms": 1e3 * comparison.untuned_s,
         "tuned_ms": 1e3 * comparison.tuned_s,
         "speedup": comparison.untuned_s / comparison.tuned_s,
@@ -74,7 +76,7 @@ def make_report(
     }
 
 
-def _task(result: TaskResult) -> dict[str, Any]:
+def _task(result: TaskResult, peaks: Peaks) -> dict[str, Any]:
     task, tuned_s = result.task, result.tuned_s
     return {
         "workload": task.workload.digest,
@@ -84,7 +86,7 @@ def _task(result: TaskResult) -> dict[str, Any]:
         "untuned_us": None if result.untuned_s is None else 1e6 * result.untuned_s,
         "tuned_us": None if tuned_s is None else 1e6 * tuned_s,
         "gflops": task.workload.operations / tuned_s / 1e9 if tuned_s else None,
-        "roofline_fraction": None,  # no Target says its peak yet
+        "roofline_fraction": peaks.bound_s(task.workload) / tuned_s if tuned_s else None,
         "status": "cached" if result.cached else result.status,
         "curve": [[trials, 1e6 * best_s] for trials, _, best_s in result.curve if math.isfinite(best_s)],
     }

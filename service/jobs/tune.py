@@ -32,6 +32,7 @@ from tuner.session import SessionOptions, TuningSession
 from tuner.task import Task
 from workers.end_to_end import compare_models
 from workers.local import LocalBuilder, LocalRunner
+from workers.peaks import measure_peaks
 
 COMPARE_S = (1.0, 6.0)
 """The final comparison of whole models takes no less and no more than this, where a job's seconds allow."""
@@ -91,8 +92,11 @@ def run_work(work: Work) -> Outcome | None:
     if work.cancelled():
         return None
     comparison = phases.run("comparing", lambda: _compare(work.spec, artifacts, phases.seconds["tuning"]))
+    peaks = measure_peaks(work.spec.target, work.spec.threads)
     seconds = time.monotonic() - start_s
-    report = make_report(work.name, work.spec, result, comparison, phases.seconds, work.spent.plus(seconds))
+    report = make_report(
+        work.name, work.spec, result, comparison, phases.seconds, work.spent.plus(seconds), peaks
+    )
     return Outcome(report, artifacts["tuned" if comparison.published else "untuned"])
 
 

@@ -104,7 +104,6 @@ def test_a_missing_model_and_a_folder_are_refused(cli: Cli, tmp_path: Path) -> N
         (("-o", "out.bin"), 1, ".luthier"),
         (("-o", "missing/out.luthier"), 1, "missing"),
         (("-o", "out.luthier", "--target", "pdp-11"), 1, "pdp-11"),
-        (("-o", "out.luthier", "--target", "aarch64-neoverse-n1"), 1, "aarch64"),
         (("-o", "out.luthier", "--threads", "-1"), 2, "threads"),
         (("-o", "out.luthier", "--threads", "0"), 2, "threads"),
         (("-o", "out.luthier", "--threads", "many"), 2, "threads"),

@@ -1,0 +1,123 @@
+"""Probes: kernels that measure what a machine can do, emitted like every other, so that they use its widest vectors.
+
+multiply-add    independent vector accumulators, as many as the registers hold     -> operations a second
+read            one pass over a buffer with eight accumulators                      -> bytes a second
+"""
+
+from __future__ import annotations
+
+from compiler.codegen.kernel import Kernel, Param
+from compiler.codegen.llvm import emit_object
+from compiler.codegen.types import literal, llvm_type, suffix
+from compiler.dtype import DType
+from compiler.target import Target
+
+ROUNDS = 20_000
+"""Iterations of the multiply-add probe's loop: about a tenth of a millisecond."""
+_READ_ACCUMULATORS = 8
+_SPARE_REGISTERS = 4
+
+
+def multiply_add_operations(target: Target, threads: int) -> int:
+    """Floating-point operations of one run of the multiply-add probe."""
+    return 2 * ROUNDS * threads * _accumulators(target) * target.lanes(4)
+
+
+def multiply_add_probe(target: Target, threads: int) -> Kernel:
+    """A kernel whose only parameter takes one vector per thread."""
+    lanes = target.lanes(4)
+    vector = llvm_type(DType.F32, lanes)
+    fma = f"@llvm.fma.{suffix(DType.F32, lanes)}"
+    factor, addend = literal(0.999, DType.F32, lanes), literal(0.001, DType.F32, lanes)
+    names = [f"%a{i}" for i in range(_accumulators(target))]
+    phis = [
+        f"  {n} = phi {vector} [ {literal(1.0 + i, DType.F32, lanes)}, %entry ], [ {n}.n, %loop ]"
+        for i, n in enumerate(names)
+    ]
+    steps = [
+        f"  {n}.n = call {vector} {fma}({vector} {n}, {vector} {factor}, {vector} {addend})" for n in names
+    ]
+    body = [
+        f"declare {vector} {fma}({vector}, {vector}, {vector})",
+        "define void @probe(ptr %out, i64 %begin, i64 %end) {",
+        "entry:",
+        "  %idle = icmp sge i64 %begin, %end",
+        "  br i1 %idle, label %done, label %loop",
+        "loop:",
+        *phis,
+        "  %i = phi i64 [ 0, %entry ], [ %i.n, %loop ]",
+        *steps,
+        "  %i.n = add i64 %i, 1",
+        f"  %more = icmp slt i64 %i.n, {ROUNDS}",
+        "  br i1 %more, label %loop, label %sum",
+        "sum:",
+        *_sum([f"{n}.n" for n in names], vector),
+        "done:",
+        "  ret void",
+        "}",
+    ]
+    param = Param("out", "output", (threads * lanes,), DType.F32)
+    return Kernel("probe", emit_object("\n".join(body), target), (param,), (threads,))
+
+
+def read_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
+    """A kernel that reads its first parameter, of about that size, once."""
+    lanes = target.lanes(4)
+    vector = llvm_type(DType.F32, lanes)
+    step = lanes * _READ_ACCUMULATORS
+    share = max(1, size_bytes // 4 // threads // step) * step
+    names = [f"%a{i}" for i in range(_READ_ACCUMULATORS)]
+    phis = [f"  {n} = phi {vector} [ zeroinitializer, %start ], [ {n}.n, %loop ]" for n in names]
+    loads = []
+    for i, n in enumerate(names):
+        loads += [
+            f"  {n}.p = getelementptr float, ptr %row, i64 {i * lanes}",
+            f"  {n}.v = load {vector}, ptr {n}.p, align 4",
+            f"  {n}.n = fadd {vector} {n}, {n}.v",
+        ]
+    body = [
+        "define void @probe(ptr readonly %in, ptr %out, i64 %begin, i64 %end) {",
+        "entry:",
+        "  %idle = icmp sge i64 %begin, %end",
+        "  br i1 %idle, label %done, label %start",
+        "start:",
+        f"  %first = mul i64 %begin, {share}",
+        "  br label %loop",
+        "loop:",
+        *phis,
+        "  %i = phi i64 [ 0, %start ], [ %i.n, %loop ]",
+        "  %at = add i64 %first, %i",
+        "  %row = getelementptr float, ptr %in, i64 %at",
+        *loads,
+        f"  %i.n = add i64 %i, {step}",
+        f"  %more = icmp slt i64 %i.n, {share}",
+        "  br i1 %more, label %loop, label %sum",
+        "sum:",
+        *_sum([f"{n}.n" for n in names], vector),
+        "done:",
+        "  ret void",
+        "}",
+    ]
+    params = (
+        Param("in", "input", (share * threads,), DType.F32),
+        Param("out", "output", (threads * lanes,), DType.F32),
+    )
+    return Kernel("probe", emit_object("\n".join(body), target), params, (threads,))
+
+
+def _accumulators(target: Target) -> int:
+    return max(4, target.vector_registers - _SPARE_REGISTERS)
+
+
+def _sum(names: list[str], vector: str) -> list[str]:
+    """Add up vectors and store them where this share's result goes, so that none of the work can be left out."""
+    lines, total = [], names[0]
+    for i, name in enumerate(names[1:]):
+        lines.append(f"  %s{i} = fadd {vector} {total}, {name}")
+        total = f"%s{i}"
+    return [
+        *lines,
+        f"  %place = getelementptr {vector}, ptr %out, i64 %begin",
+        f"  store {vector} {total}, ptr %place, align 4",
+        "  br label %done",
+    ]

@@ -1,0 +1,29 @@
+"""The machine's peaks, measured by real probes."""
+
+from __future__ import annotations
+
+from compiler.codegen.probes import multiply_add_probe, read_probe
+from compiler.target import PRESETS, native_target
+from tests.compiler.workloads import add_relu, matmul
+from workers.peaks import Peaks, measure_peaks
+
+
+def test_peaks_of_this_machine() -> None:
+    peaks = measure_peaks(native_target(), 1)
+    assert peaks.operations_per_s > 1e9
+    sizes = [size for size, _ in peaks.read_bytes_per_s]
+    assert sizes == sorted(sizes)
+    assert all(rate > 1e8 for _, rate in peaks.read_bytes_per_s)
+
+
+def test_every_target_has_probes() -> None:
+    for target in PRESETS.values():
+        assert multiply_add_probe(target, 2).parallel_extents == (2,)
+        assert read_probe(target, 2, 1 << 16).params[0].size_bytes == 1 << 16
+
+
+def test_the_bound_is_arithmetic_or_memory() -> None:
+    peaks = Peaks(1e9, ((1 << 10, 1e12), (1 << 62, 1e6)))
+    product = matmul(64, 64, 64)
+    assert peaks.bound_s(add_relu(4, 4)) == add_relu(4, 4).operations / 1e9
+    assert peaks.bound_s(product) == sum(b.size_bytes for b in (*product.operands, *product.outputs)) / 1e6
