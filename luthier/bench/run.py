@@ -34,8 +34,9 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
             LuthierEngine(module, inputs),
             *(make_peer(n, path, inputs, options.threads) for n in against),
         ]
-        reference = float64_outputs(program, inputs)
-        return _document(path, module, time_engines(engines, seconds), reference)
+        timings = time_engines(engines, seconds)
+        # After the timing: what NumPy leaves behind (threads that spin, memory in pieces) would disturb it.
+        return _document(path, module, timings, float64_outputs(program, inputs))
     finally:
         module.close()
 
