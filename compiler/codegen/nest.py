@@ -158,4 +158,4 @@ class _Phase:
 
     def _store(self, stmt: Store) -> None:
         known = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
-        self._values.store(stmt.buffer, known[1], self._values.value(stmt.value))
+        self._values.store(known[1], self._values.value(stmt.value))

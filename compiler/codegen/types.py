@@ -1,9 +1,10 @@
-"""LLVM's names of our types, constants and operations."""
+"""LLVM's names of our types, constants and operations; and values that carry their type."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from compiler.dtype import DType
@@ -33,6 +34,20 @@ _FLOAT_INTRINSICS: Mapping[str, str] = {
 def llvm_type(dtype: DType, lanes: int) -> str:
     """`float`, or `<16 x float>` where lanes > 0."""
     return f"<{lanes} x {SCALAR[dtype]}>" if lanes else SCALAR[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value (or literal); lanes 0 for a scalar."""
+
+    text: str
+    dtype: DType
+    lanes: int
+
+    @property
+    def llvm_type(self) -> str:
+        """Its LLVM type."""
+        return llvm_type(self.dtype, self.lanes)
 
 
 def suffix(dtype: DType, lanes: int) -> str:

@@ -1,32 +1,26 @@
-"""Scalar expressions as LLVM values: loads, arithmetic, guards; each scalar or a vector over the lane loop."""
+"""Scalar expressions as LLVM values: arithmetic, guards, loads; each scalar or a vector over the lane loop."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, LaneDependent, Linear
-from compiler.codegen.types import float_binary, float_intrinsic, int_binary, literal, llvm_type, suffix
+from compiler.codegen.indices import Indices, LaneDependent
+from compiler.codegen.memory import Memory
+from compiler.codegen.types import (
+    Value,
+    float_binary,
+    float_intrinsic,
+    int_binary,
+    literal,
+    llvm_type,
+    suffix,
+)
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
 from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, Pick
 from compiler.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An SSA value (or literal); lanes 0 for a scalar."""
-
-    text: str
-    dtype: DType
-    lanes: int
-
-    @property
-    def llvm_type(self) -> str:
-        """Its LLVM type."""
-        return llvm_type(self.dtype, self.lanes)
 
 
 class Values:
@@ -36,10 +30,9 @@ class Values:
         self, out: Emitter, target: Target, buffers: dict[str, Buffer], pointers: dict[str, str]
     ) -> None:
         """`pointers`: SSA name of each global buffer."""
-        self._out, self._target, self._buffers, self._pointers = out, target, buffers, pointers
+        self._out, self._buffers = out, buffers
         self.indices = Indices(out)
-        self._slots: dict[tuple[str, int, int], str] = {}
-        self._linear: dict[int, tuple[object, Linear]] = {}
+        self._memory = Memory(out, self.indices, pointers)
         self._has_fma = bool({"fma", "neon", "avx512f"} & set(target.features))
 
     # --- expressions
@@ -235,62 +228,30 @@ class Values:
     def _load(self, load: Load) -> Value:
         buffer = self._buffers[load.buffer]
         try:
-            linear = self._flat(load, buffer)
+            linear = self._memory.flat(load, buffer)
         except LaneDependent:
             return self._lane_by_lane(load)
-        if buffer.scope == "register":
-            return self._load_register(buffer, linear)
-        if linear.lane not in (0, 1):
+        if buffer.scope != "register" and linear.lane not in (0, 1):
             return self._lane_by_lane(load)
-        lanes = self.indices.lanes if linear.lane else 0
-        key = ("load", buffer.name, linear, self.indices.active)
-        known = self._out.remembered(key)
-        if known is None:
-            loaded = self._load_global(buffer, linear, lanes)
-            known = loaded if buffer.role == "output" else self._out.remember(key, loaded)
-        return Value(known, buffer.dtype, lanes)
+        return self._memory.load(buffer, linear)
 
-    def _load_global(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
-        pointer = self._pointer(buffer, linear)
-        kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
-        masked = lanes and self.indices.active < lanes and buffer.packing is None
-        if not masked:
-            return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
-        function = f"@llvm.masked.load.{suffix(buffer.dtype, lanes)}.p0"
-        bits = f"<{lanes} x i1>"
-        self._out.declarations.add(f"declare {kind} {function}(ptr, i32 immarg, {bits}, {kind})")
-        arguments = f"ptr {pointer}, i32 {align}, {bits} {self._mask()}, {kind} zeroinitializer"
-        return self._out.value(f"call {kind} {function}({arguments})")
-
-    def store(self, buffer_name: str, load: Load, value: Value) -> None:
-        """Emit `buffer[indices] = value`; `load` carries the indices."""
-        buffer = self._buffers[buffer_name]
+    def store(self, load: Load, value: Value) -> None:
+        """Emit `buffer[indices] = value`; `load` carries the buffer and the indices."""
+        buffer = self._buffers[load.buffer]
+        value = self._cast(value, buffer.dtype)
         try:
-            linear = self._flat(load, buffer)
+            linear = self._memory.flat(load, buffer)
         except LaneDependent:
             self._store_lane_by_lane(buffer, load, value)
             return
-        value = self._cast(value, buffer.dtype) if value.dtype is not buffer.dtype else value
         if buffer.scope == "register":
-            lanes = self.indices.lanes if linear.lane else 0
-            value = self.broadcast(value, lanes)
-            slot, align = self._slot(buffer, linear, lanes), self._slot_align(buffer, lanes)
-            self._out.write_slot(slot, value.llvm_type, align, value.text)
+            self._memory.store(
+                buffer, linear, self.broadcast(value, self.indices.lanes if linear.lane else 0)
+            )
         elif self.indices.lanes and linear.lane != 1:
             self._store_lane_by_lane(buffer, load, value)
         else:
-            self._store_global(buffer, linear, self.broadcast(value, self.indices.lanes))
-
-    def _store_global(self, buffer: Buffer, linear: Linear, value: Value) -> None:
-        pointer, align = self._pointer(buffer, linear), buffer.dtype.size_bytes
-        if not value.lanes or self.indices.active == value.lanes:
-            self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
-            return
-        function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"
-        bits = f"<{value.lanes} x i1>"
-        self._out.declarations.add(f"declare void {function}({value.llvm_type}, ptr, i32 immarg, {bits})")
-        arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {self._mask()}"
-        self._out.emit(f"call void {function}({arguments})")
+            self._memory.store(buffer, linear, self.broadcast(value, self.indices.lanes))
 
     def _store_lane_by_lane(self, buffer: Buffer, load: Load, value: Value) -> None:
         for lane, active in self.indices.each_lane():
@@ -301,7 +262,7 @@ class Values:
                 text = self._out.value(f"extractelement {value.llvm_type} {value.text}, i64 {lane}")
                 one = Value(text, value.dtype, 0)
             with self.indices.at_lane(lane):
-                self._store_global(buffer, self._flat(load, buffer), one)
+                self._memory.store(buffer, self._memory.flat(load, buffer), one)
 
     def _lane_by_lane(self, expr: Expr) -> Value:
         """A vector built from one scalar value per lane: gathers, and guards that differ between lanes."""
@@ -318,52 +279,3 @@ class Values:
                 f"insertelement {kind} {vector}, {llvm_type(dtype, 0)} {one.text}, i64 {lane}"
             )
         return Value(vector, dtype, lanes)
-
-    def _load_register(self, buffer: Buffer, linear: Linear) -> Value:
-        lanes = self.indices.lanes if linear.lane else 0
-        slot = self._slot(buffer, linear, lanes)
-        kind = llvm_type(buffer.dtype, lanes)
-        text = self._out.read_slot(slot, kind, self._slot_align(buffer, lanes))
-        return Value(text, buffer.dtype, lanes)
-
-    def _slot(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
-        if linear.terms or linear.lane not in (0, 1):
-            msg = (
-                f"register buffer {buffer.name} is addressed by a loop that is neither unrolled nor a vector"
-            )
-            raise CompileError(msg)
-        key = (buffer.name, linear.const, lanes)
-        if key not in self._slots:
-            self._slots[key] = self._out.alloca(
-                llvm_type(buffer.dtype, lanes), self._slot_align(buffer, lanes)
-            )
-        return self._slots[key]
-
-    def _slot_align(self, buffer: Buffer, lanes: int) -> int:
-        return buffer.dtype.size_bytes * max(1, lanes)
-
-    def _flat(self, load: Load, buffer: Buffer) -> Linear:
-        """The offset in elements; the flattened expression is made once per load, however often it is unrolled."""
-        known = self._linear.get(id(load))
-        if known is None:
-            known = (load, self.indices.prepare(buffer.flat(load.indices)))
-            self._linear[id(load)] = known
-        return self.indices.resolve(known[1])
-
-    def _pointer(self, buffer: Buffer, linear: Linear) -> str:
-        key = ("pointer", buffer.name, linear.terms)
-        element = llvm_type(buffer.dtype, 0)
-        base = self._out.remembered(key)
-        if base is None:
-            base = self._pointers[buffer.name]
-            if linear.terms:
-                offset = self.indices.number(Linear(linear.terms, 0, 0), 0)
-                base = self._out.value(f"getelementptr inbounds {element}, ptr {base}, i64 {offset}", "p")
-            self._out.remember(key, base)
-        if not linear.const:
-            return base
-        return self._out.value(f"getelementptr inbounds {element}, ptr {base}, i64 {linear.const}", "p")
-
-    def _mask(self) -> str:
-        bits = ("i1 true" if lane < self.indices.active else "i1 false" for lane in range(self.indices.lanes))
-        return f"<{', '.join(bits)}>"

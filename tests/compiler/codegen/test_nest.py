@@ -10,12 +10,15 @@ import pytest
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
 from compiler.errors import TargetError
+from compiler.evaluate import reference_outputs
+from compiler.loop.ir import LoopKind
 from compiler.pipeline import build_kernel, build_nest, default_schedule
 from compiler.scalar import Const, Load, apply
 from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Bind, Split
 from compiler.target import PRESETS, Target, get_target, native_target
-from tests.compiler.execute import run_native
-from tests.compiler.workloads import KINDS, at, convolution, mapped, matmul, operand
+from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workloads import KINDS, at, convolution, mapped, matmul, operand, random_operands
 
 Golden = Callable[[str, str], None]
 V4 = PRESETS["x86-64-v4"]
@@ -85,3 +88,12 @@ def test_a_target_that_llvm_lacks_is_refused() -> None:
     fields.pop("digest", None)
     with pytest.raises(TargetError, match="z80"):
         build_kernel(KINDS["matmul"], default_schedule(KINDS["matmul"], V4, 1), Target(**fields))
+
+
+def test_an_unscheduled_reduction_computes_in_scratch_memory() -> None:
+    workload = matmul(3, 5, 7)
+    operands = random_operands(workload)
+    got = run_native(
+        workload, Schedule((Split("anchor", "r0", 7), Bind("anchor", "r0.i", LoopKind.UNROLLED))), operands
+    )
+    assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
