@@ -10,6 +10,11 @@ import llvmlite.binding as llvm
 from compiler.errors import CompileError, TargetError
 from compiler.target import Target
 
+PASSES = ("sroa", "new_gvn", "instruction_combine", "simplify_cfg")
+"""All that our IR needs: registers out of stack slots, common addresses, clean-up. The nest is unrolled and vectorised
+already, and the back end hoists and strength-reduces by itself; LLVM's full pipeline takes twice as long for code that
+runs no faster (benchmarks of both networks' Tasks: median ratio 1.000)."""
+
 
 def emit_object(ir: str, target: Target) -> bytes:
     """Optimise and compile a module; raises CompileError with LLVM's own words."""
@@ -58,10 +63,9 @@ def _optimised(ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
         msg = f"LLVM refuses the generated code: {str(error).strip().splitlines()[0]}; please report it with the model"
         raise CompileError(msg) from error
     module.triple = machine.triple
-    # The nest is unrolled and vectorised already: LLVM must keep it as it is.
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_unrolling = options.loop_interleaving = False
-    options.loop_vectorization = options.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    manager = llvm.create_new_module_pass_manager()
+    for name in PASSES:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, builder)
     return module
