@@ -55,6 +55,7 @@ def load_run(
     first = [default]
     if record is not None:
         first.append(Candidate(record.schedule, recover_assignment(space, record.schedule)))
+    first += [Candidate(space.schedule(start), start) for start in space.starts]
     first += [Candidate(t.schedule, recover_assignment(space, t.schedule)) for t in _fastest(stale, _STALE)]
     seed = options.seed + int(task.workload.digest[:8], 16)
     known = [

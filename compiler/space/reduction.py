@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values
 from compiler.space.register_tile import RegisterTile
-from compiler.space.space import Knob, SearchSpace, Value
+from compiler.space.space import Assignment, Knob, SearchSpace, Value
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
@@ -54,7 +54,6 @@ class Reduction:
             tile = RegisterTile(phases.workload, *phases.product_stages, target, threads)
             plans[f"winograd{m}"] = _Plan(tile, phases)
         knobs = _union(plans)
-        wanted = {"algorithm": DIRECT, **default_values(plans[DIRECT].tile.axes, target, threads)}
 
         def legal(values: dict[str, Value]) -> bool:
             plan = plans[str(values.get("algorithm", DIRECT))]
@@ -67,8 +66,12 @@ class Reduction:
                 raise ScheduleError(msg)
             return Schedule(tuple(plans[str(values.get("algorithm", DIRECT))].steps(values)))
 
-        default = tuple(knob.choices.index(_nearest(knob, wanted)) for knob in knobs)
-        return SearchSpace(knobs, default, legal, build)
+        default, *others = (
+            _assignment(knobs, {"algorithm": name, **default_values(plan.tile.axes, target, threads)})
+            for name, plan in plans.items()
+        )
+        space = SearchSpace(knobs, default, legal, build)
+        return replace(space, starts=tuple(a for a in reversed(others) if space.is_legal(a)))
 
 
 def _union(plans: dict[str, _Plan]) -> tuple[Knob, ...]:
@@ -84,6 +87,10 @@ def _union(plans: dict[str, _Plan]) -> tuple[Knob, ...]:
 def _order(value: Value) -> tuple[int, int, str]:
     """Numbers by size, words after them by length and spelling: neighbours are alike."""
     return (0, value, "") if isinstance(value, int) else (1, len(str(value)), str(value))
+
+
+def _assignment(knobs: tuple[Knob, ...], wanted: dict[str, Value]) -> Assignment:
+    return tuple(knob.choices.index(_nearest(knob, wanted)) for knob in knobs)
 
 
 def _nearest(knob: Knob, wanted: dict[str, Value]) -> Value:

@@ -36,12 +36,14 @@ class SearchSpace:
         default: the assignment that the analytic rules pick without measuring; always legal.
         legal: whether an assignment respects the Target's limits (registers, cache, work for every thread).
         build: the Schedule of an assignment (given the knobs' values by name).
+        starts: further legal assignments that the rules think well of (one per algorithm); a search begins there.
     """
 
     knobs: tuple[Knob, ...]
     default: Assignment
     legal: Callable[[dict[str, Value]], bool]
     build: Callable[[dict[str, Value]], Schedule]
+    starts: tuple[Assignment, ...] = ()
 
     @property
     def size(self) -> int:
