@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench golden up down clean
+.PHONY: help setup demo test check format bench bench-kernels golden up down clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv and install Luthier with everything a user or a test needs
 
@@ -37,6 +37,9 @@ format: $(STAMP) ## Format the code and apply the linter's safe fixes
 
 bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='mlp resnet50 --threads 1')
 	$(BIN)/python -m benchmarks.models $(ARGS)
+
+bench-kernels: $(STAMP) ## Time single operators beside the peak and other engines (ARGS='conv3x3_64_56 --plot roofline.svg')
+	$(BIN)/python -m benchmarks.kernels $(ARGS)
 
 golden: $(STAMP) ## Rewrite the golden texts; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden $(ARGS)
