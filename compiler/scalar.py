@@ -17,6 +17,7 @@ from typing import Any, Union, assert_never
 
 import numpy as np
 
+from compiler import elementary
 from compiler.dtype import DType
 from compiler.index import Index, index_from_json, index_json
 
@@ -106,6 +107,14 @@ OPS: Mapping[str, ScalarOp] = {
     "sqrt": ScalarOp(1, np.sqrt),
     "floor": ScalarOp(1, np.floor),
     "ceil": ScalarOp(1, np.ceil),
+    "round": ScalarOp(1, np.rint),
+    "exp": ScalarOp(1, elementary.in_double(np.exp)),
+    "log": ScalarOp(1, elementary.in_double(np.log)),
+    "erf": ScalarOp(1, elementary.in_double(elementary.erf)),
+    "tanh": ScalarOp(1, elementary.in_double(np.tanh)),
+    "sigmoid": ScalarOp(1, elementary.in_double(elementary.sigmoid)),
+    "pow": ScalarOp(2, elementary.in_double(np.power)),
+    "where_greater": ScalarOp(4, elementary.where_greater),
 }
 
 

@@ -27,6 +27,7 @@ class Indices:
         """Start without names."""
         self._out = out
         self._numbers: dict[str, int] = {}
+        self._copies: dict[str, int] = {}
         self._ssa: dict[str, str] = {}
         self._lane_name: str | None = None
         self.lanes = 0
@@ -35,13 +36,25 @@ class Indices:
     # --- names
 
     @contextmanager
-    def constant(self, name: str, value: int) -> Iterator[None]:
-        """The name is a number inside."""
-        self._numbers[name] = value
+    def constant(self, name: str, value: int, copies: int = 1) -> Iterator[None]:
+        """The name is a number inside; `copies`: how many values an unrolled loop gives it."""
+        self._numbers[name], self._copies[name] = value, copies
         try:
             yield
         finally:
-            del self._numbers[name]
+            del self._numbers[name], self._copies[name]
+
+    def place_in_block(self, prepared: Linear, length: int) -> int | None:
+        """Where an unrolled loop that moves the expression by one stands in its aligned block of `length` values.
+
+        None where there is no such loop, or where its block is cut off by the loop's end.
+        """
+        for atom, coefficient in prepared.terms:
+            if coefficient == 1 and isinstance(atom, str) and atom in self._numbers:
+                place = self._numbers[atom] % length
+                if self._numbers[atom] - place + length <= self._copies[atom]:
+                    return place
+        return None
 
     @contextmanager
     def variable(self, name: str, ssa: str) -> Iterator[None]:

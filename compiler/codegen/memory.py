@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, Linear
+from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, llvm_type, suffix
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
@@ -46,6 +48,24 @@ class Memory:
         if known is None:
             known = self._out.remember(key, self._load_memory(buffer, linear, lanes))
         return Value(known, buffer.dtype, lanes)
+
+    def load_transposed(self, load: Load, buffer: Buffer, linear: Linear) -> Value | None:
+        """A vector whose lanes are far apart, as a column of a block that is read by rows; None where there is none."""
+        lanes, active = self._indices.lanes, self._indices.active
+        place = self._indices.place_in_block(self._linear[id(load)][1], lanes)
+        if place is None or lanes < 2 or buffer.role not in ("input", "constant"):
+            return None
+        start = replace(linear, const=linear.const - place)
+        key = ("column", buffer.name, start, active)
+        if self._out.remembered((*key, place)) is None:
+            kind = llvm_type(buffer.dtype, lanes)
+            rows = ["poison"] * lanes
+            for lane in range(active):
+                pointer = self._pointer(buffer, Linear(start.terms, start.const + lane * start.lane, 0))
+                rows[lane] = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
+            for number, column in enumerate(transpose(self._out, rows, kind)):
+                self._out.remember((*key, number), column)
+        return Value(self._out.remembered((*key, place)) or "", buffer.dtype, lanes)
 
     def store(self, buffer: Buffer, linear: Linear, value: Value) -> None:
         """Write one element, or a vector; a register takes every lane, memory only the active ones."""

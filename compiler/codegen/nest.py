@@ -128,7 +128,7 @@ class _Phase:
             msg = f"unrolled loop {stmt.var} has an extent that is only known at run time"
             raise CompileError(msg)
         for value in range(stop):
-            with self._values.indices.constant(stmt.var, value):
+            with self._values.indices.constant(stmt.var, value, stop):
                 self._statement(stmt.body)
 
     def _vector(self, stmt: For) -> None:

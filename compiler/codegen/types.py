@@ -28,6 +28,7 @@ _FLOAT_INTRINSICS: Mapping[str, str] = {
     "sqrt": "sqrt",
     "floor": "floor",
     "ceil": "ceil",
+    "round": "roundeven",
 }
 
 

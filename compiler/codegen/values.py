@@ -6,6 +6,8 @@ from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, LaneDependent
+from compiler.codegen.math import FUNCTIONS
+from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.memory import Memory
 from compiler.codegen.types import (
     Value,
@@ -126,6 +128,9 @@ class Values:
             )
         if dtype.is_float and float_intrinsic(op) is not None:
             return self._intrinsic(float_intrinsic(op) or op, parts)
+        if dtype is DType.F32 and op in FUNCTIONS:
+            ops = Lanes(self._out, lanes, has_fma=self._has_fma)
+            return ops.wrapped(FUNCTIONS[op](ops, *(p.text for p in parts)))
         if op in ("max", "min"):
             sign = "u" if dtype is DType.U8 else "s"
             return self._intrinsic(f"{sign}{op}", parts)
@@ -232,7 +237,7 @@ class Values:
         except LaneDependent:
             return self._lane_by_lane(load)
         if buffer.scope != "register" and linear.lane not in (0, 1):
-            return self._lane_by_lane(load)
+            return self._memory.load_transposed(load, buffer, linear) or self._lane_by_lane(load)
         return self._memory.load(buffer, linear)
 
     def store(self, load: Load, value: Value) -> None:

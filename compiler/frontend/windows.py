@@ -52,26 +52,27 @@ class Window:
 def windows(call: OperatorCall, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[Window, ...]:
     """One Window per spatial dimension, from the attributes that Conv and pooling share; raises ModelError."""
     rank = len(sizes)
-    strides = _numbers(call, "strides", rank, 1)
-    dilations = _numbers(call, "dilations", rank, 1)
+    strides = numbers(call, "strides", rank, 1)
+    dilations = numbers(call, "dilations", rank, 1)
     _check_range(call, "kernel_shape", kernel, 1)
     mode = call.text("auto_pad", "NOTSET")
     if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
         call.reject(f"has the unknown auto_pad {mode[:20]!r}")
-    pads = _numbers(call, "pads", 2 * rank, 0) if mode == "NOTSET" else [0] * (2 * rank)
+    pads = numbers(call, "pads", 2 * rank, 0) if mode == "NOTSET" else [0] * (2 * rank)
     return tuple(
         _window(call, mode, (sizes[d], kernel[d], strides[d], dilations[d], pads[d], pads[rank + d]))
         for d in range(rank)
     )
 
 
-def _numbers(call: OperatorCall, name: str, length: int, least: int) -> list[int]:
+def numbers(call: OperatorCall, name: str, length: int, least: int) -> list[int]:
+    """A list attribute, `least` in each place where it is missing; raises ModelError on other lengths and values."""
     default = [least] * length
-    numbers = call.ints(name) or default
-    if len(numbers) != length:
-        call.reject(f"has {len(numbers)} {name} instead of {length}")
-    _check_range(call, name, numbers, least)
-    return numbers
+    given = call.ints(name) or default
+    if len(given) != length:
+        call.reject(f"has {len(given)} {name} instead of {length}")
+    _check_range(call, name, given, least)
+    return given
 
 
 def _check_range(call: OperatorCall, name: str, numbers: Sequence[int], least: int) -> None:
@@ -79,8 +80,8 @@ def _check_range(call: OperatorCall, name: str, numbers: Sequence[int], least: i
         call.reject(f"has {name} {list(numbers)}")
 
 
-def _window(call: OperatorCall, mode: str, numbers: tuple[int, int, int, int, int, int]) -> Window:
-    size, kernel, stride, dilation, before, after = numbers
+def _window(call: OperatorCall, mode: str, extents: tuple[int, int, int, int, int, int]) -> Window:
+    size, kernel, stride, dilation, before, after = extents
     reach = (kernel - 1) * dilation + 1
     if mode.startswith("SAME"):
         outputs = -(-size // stride)

@@ -50,8 +50,15 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
         case Guard(_, inside, outside):
             (a, b), (c, d) = interval(inside, known), interval(outside, known)
             return min(a, c), max(b, d)
-        case Apply("abs" | "sqrt", _):
+        case Apply("abs" | "sqrt" | "exp", _):
             return 0.0, math.inf
+        case Apply("sigmoid", _):
+            return 0.0, 1.0
+        case Apply("tanh" | "erf", _):
+            return -1.0, 1.0
+        case Apply("where_greater", (_, _, above, otherwise)):
+            (a, b), (c, d) = interval(above, known), interval(otherwise, known)
+            return min(a, c), max(b, d)
         case Apply("neg", (x,)):
             low, high = interval(x, known)
             return -high, -low
@@ -173,8 +180,33 @@ def _abs(args: tuple[Expr, ...]) -> Expr | None:
 def _whole(args: tuple[Expr, ...]) -> Expr | None:
     """Rounding what is whole already."""
     match args:
-        case (Apply("floor" | "ceil", _) as x,):
+        case (Apply("floor" | "ceil" | "round", _) as x,):
             return x
+        case _:
+            return None
+
+
+def _pow(args: tuple[Expr, ...]) -> Expr | None:
+    """Exponents that need no logarithm, and are rounded only once."""
+    match args:
+        case (_, y) if _is(y, 0.0):
+            return Const(1.0)
+        case (x, y) if _is(y, 1.0):
+            return x
+        case (x, y) if _is(y, -1.0):
+            return Apply("div", (Const(1.0), x))
+        case (Load() as x, y) if _is(y, 2.0):
+            return Apply("mul", (x, x))
+        case _:
+            return None
+
+
+def _where_greater(args: tuple[Expr, ...]) -> Expr | None:
+    match args:
+        case (Const(x), Const(y), above, otherwise):
+            return above if x > y else otherwise
+        case (_, _, above, otherwise) if above == otherwise:
+            return above
         case _:
             return None
 
@@ -188,6 +220,9 @@ _RULES: Mapping[str, Callable[[tuple[Expr, ...]], Expr | None]] = {
     "abs": _abs,
     "floor": _whole,
     "ceil": _whole,
+    "round": _whole,
+    "pow": _pow,
+    "where_greater": _where_greater,
 }
 
 

@@ -25,6 +25,7 @@ def default_values(axes: TileAxes, target: Target, threads: int) -> dict[str, Va
     return {
         "rows": rows,
         "vectors": vectors,
+        "lanes": axes.lanes,
         "order": "outside",
         "reduce": 0,
         "unroll": 1,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
-from compiler.space.space import Knob, Value
+from compiler.space.space import Knob, Value, number
 from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -19,14 +19,9 @@ ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28)
 VECTORS = (1, 2, 3, 4, 6, 8)
 BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28)
 UNROLLS = (1, 2, 3, 4, 8, 9, 16)
+MIN_LANES = 4
 UNROLLED_LIMIT = 320
 """Multiply-adds in the innermost body: more of them overflow the instruction caches and take long to compile."""
-
-
-def number(values: dict[str, Value], name: str, default: int = 1) -> int:
-    """A knob's value as a number."""
-    value = values.get(name, default)
-    return value if isinstance(value, int) else default
 
 
 class RegisterTile:
@@ -40,10 +35,10 @@ class RegisterTile:
         self.packs = packable(workload, anchor)
 
     def knobs(self) -> tuple[Knob, ...]:
-        """rows, vectors, order, reduce, unroll, and parallel where there is more than one thread."""
+        """rows, vectors, order, reduce, unroll; lanes where shorter vectors waste less; parallel with more threads."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
-        vectors = -(-axes.vector.size // axes.lanes)
+        vectors = -(-axes.vector.size // min(self._lengths()))
         points = 1
         for a in self.anchor.reduce_axes:
             points *= a.size
@@ -54,9 +49,21 @@ class RegisterTile:
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", tuple(u for u in UNROLLS if u <= points)),
         ]
+        if len(self._lengths()) > 1:
+            found.append(Knob("lanes", self._lengths()))
         if self.threads > 1:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
+
+    def _lengths(self) -> tuple[int, ...]:
+        """Vector lengths: the Target's, and half of it where that leaves fewer lanes empty at the edge."""
+        lanes, size = self.axes.lanes, self.axes.vector.size
+        half = lanes // 2
+        return (
+            (lanes, half)
+            if half >= MIN_LANES and -(-size // half) * half < -(-size // lanes) * lanes
+            else (lanes,)
+        )
 
     def _orders(self) -> tuple[Value, ...]:
         """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
@@ -71,7 +78,8 @@ class RegisterTile:
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
         if rows * vectors + vectors + 1 > self.target.vector_registers and rows * vectors > 1:
             return False
-        if rows * vectors * unroll > UNROLLED_LIMIT:
+        lanes = number(values, "lanes", self.axes.lanes)
+        if rows * vectors * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
             return False
         return self._block_fits(values)
 
@@ -83,13 +91,14 @@ class RegisterTile:
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
-        steps = self._tile_output(number(values, "rows"), number(values, "vectors"))
+        lanes = number(values, "lanes", self.axes.lanes)
+        steps = self._tile_output(number(values, "rows"), number(values, "vectors"), lanes)
         outer, blocking = self._outer_loops(str(values["order"]))
         steps += blocking
         inner = [*([f"{self.axes.row.name}.i"] if self.axes.row is not None else []), *self._lane_loops()]
         steps.append(Reorder(self.store.name, (*outer, *inner)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
-        steps += self._tile_reduction(number(values, "reduce", 0), number(values, "unroll"))
+        steps += self._tile_reduction(number(values, "reduce", 0), number(values, "unroll"), lanes)
         steps += self._bind(outer, number(values, "parallel"), inner)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
@@ -97,13 +106,13 @@ class RegisterTile:
         vector = self.axes.vector.name
         return [f"{vector}.i.o", f"{vector}.i.i"]
 
-    def _tile_output(self, rows: int, vectors: int) -> list[Step]:
+    def _tile_output(self, rows: int, vectors: int, lanes: int) -> list[Step]:
         vector = self.axes.vector.name
         steps: list[Step] = []
         if self.axes.row is not None:
             steps.append(Split(self.store.name, self.axes.row.name, rows))
-        steps.append(Split(self.store.name, vector, vectors * self.axes.lanes))
-        steps.append(Split(self.store.name, f"{vector}.i", self.axes.lanes))
+        steps.append(Split(self.store.name, vector, vectors * lanes))
+        steps.append(Split(self.store.name, f"{vector}.i", lanes))
         return steps
 
     def _outer_loops(self, order: str) -> tuple[list[str], list[Step]]:
@@ -122,10 +131,10 @@ class RegisterTile:
         blocked = rest[0]
         return [f"{blocked}.o", panel, f"{blocked}.i", *rest[1:]], [Split(self.store.name, blocked, factor)]
 
-    def _tile_reduction(self, rotation: int, unroll: int) -> list[Step]:
+    def _tile_reduction(self, rotation: int, unroll: int, lanes: int) -> list[Step]:
         """Order of the reduction's loops, and how many of its innermost iterations stand in the body."""
         vector = self.axes.vector.name
-        steps: list[Step] = [Split(self.anchor.name, vector, self.axes.lanes)]
+        steps: list[Step] = [Split(self.anchor.name, vector, lanes)]
         names = [a.name for a in self.anchor.reduce_axes]
         sizes = {a.name: a.size for a in self.anchor.reduce_axes}
         names = names[rotation:] + names[:rotation]

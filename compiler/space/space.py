@@ -100,3 +100,9 @@ class SearchSpace:
             if self.is_legal(assignment):
                 found += 1
                 yield assignment
+
+
+def number(values: dict[str, Value], name: str, default: int = 1) -> int:
+    """A knob's value as a number."""
+    value = values.get(name, default)
+    return value if isinstance(value, int) else default

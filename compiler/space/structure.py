@@ -41,6 +41,24 @@ def tile_axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
     )
 
 
+def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | None:
+    """The axis along which an operand is contiguous that is not so along the vector axis; None where there is none."""
+    if axes.lanes < 2:
+        return None
+    for load in loads(stage.body):
+        strides = workload.buffers[load.buffer].strides
+        steps = {
+            a.name: sum(i.coefficient(a.name) * s for i, s in zip(load.indices, strides, strict=True))
+            for a in stage.axes
+        }
+        if steps[axes.vector.name] < 2:
+            continue
+        for axis in stage.axes:
+            if steps[axis.name] == 1 and axis.size >= axes.lanes and all(i.is_affine() for i in load.indices):
+                return axis.name
+    return None
+
+
 def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
     """Constants worth packing: read at one place, by this stage alone, over two axes or more."""
     readers: dict[str, list[Load]] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from compiler.loop.ir import LoopKind
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Fuse, Reorder, Split, Step
-from compiler.space.space import Knob, SearchSpace, Value
-from compiler.space.structure import TileAxes, tile_axes
+from compiler.space.space import Knob, SearchSpace, Value, number
+from compiler.space.structure import TileAxes, crossing_axis, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
@@ -26,24 +26,28 @@ class VectorMap:
         )
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: unroll (vectors in the body), parallel (loops that are shared out together)."""
+        """Knobs: unroll (vectors), parallel (loops shared out together), columns (of a block to transpose)."""
         stage = workload.stages[0]
         axes = tile_axes(workload, stage, target)
-        outer = _outer(axes)
-        knobs = (
+        across = crossing_axis(workload, stage, axes)
+        knobs = [
             Knob("unroll", tuple(u for u in UNROLLS if u * axes.lanes <= max(axes.lanes, axes.vector.size))),
-            Knob("parallel", tuple(range(1, len(outer) + 1))),
-        )
+            Knob("parallel", tuple(range(1, len(_outer(axes, None)) + 1))),
+        ]
+        default = [0, _enough(axes, threads) - 1]
+        if across is not None:
+            knobs.append(Knob("columns", (1, axes.lanes)))
+            default.append(1)
 
         def build(values: dict[str, Value]) -> Schedule:
-            return _schedule(stage.name, axes, int(values["unroll"]), int(values["parallel"]))  # type: ignore[arg-type]
+            return Schedule(tuple(_steps(stage.name, axes, across, values)))
 
-        return SearchSpace(knobs, (0, _enough(axes, threads) - 1), lambda values: True, build)
+        return SearchSpace(tuple(knobs), tuple(default), lambda values: True, build)
 
 
-def _outer(axes: TileAxes) -> list[str]:
-    names = [a.name for a in axes.others]
-    return names + ([axes.row.name] if axes.row is not None else []) + [f"{axes.vector.name}.o"]
+def _outer(axes: TileAxes, blocked: str | None) -> list[str]:
+    names = [a.name for a in axes.others] + ([axes.row.name] if axes.row is not None else [])
+    return [f"{n}.o" if n == blocked else n for n in names] + [f"{axes.vector.name}.o"]
 
 
 def _enough(axes: TileAxes, threads: int) -> int:
@@ -58,20 +62,21 @@ def _enough(axes: TileAxes, threads: int) -> int:
     return count
 
 
-def _schedule(stage: str, axes: TileAxes, unroll: int, parallel: int) -> Schedule:
-    vector, outer = axes.vector.name, _outer(axes)
-    steps: list[Step] = [
-        Split(stage, vector, unroll * axes.lanes),
+def _steps(stage: str, axes: TileAxes, across: str | None, values: dict[str, Value]) -> list[Step]:
+    vector, columns = axes.vector.name, number(values, "columns")
+    blocked = across if columns > 1 else None
+    outer = _outer(axes, blocked)
+    inner = [f"{vector}.i.o", *([] if blocked is None else [f"{blocked}.i"]), f"{vector}.i.i"]
+    steps: list[Step] = [] if blocked is None else [Split(stage, blocked, columns)]
+    steps += [
+        Split(stage, vector, number(values, "unroll") * axes.lanes),
         Split(stage, f"{vector}.i", axes.lanes),
-        Reorder(stage, (*outer, f"{vector}.i.o", f"{vector}.i.i")),
+        Reorder(stage, (*outer, *inner)),
     ]
     name = outer[0]
-    for following in outer[1:parallel]:
+    for following in outer[1 : number(values, "parallel")]:
         steps.append(Fuse(stage, name, following))
         name = f"{name}*{following}"
-    steps += [
-        Bind(stage, name, LoopKind.PARALLEL),
-        Bind(stage, f"{vector}.i.o", LoopKind.UNROLLED),
-        Bind(stage, f"{vector}.i.i", LoopKind.VECTOR),
-    ]
-    return Schedule(tuple(steps))
+    steps.append(Bind(stage, name, LoopKind.PARALLEL))
+    steps += [Bind(stage, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
+    return [*steps, Bind(stage, inner[-1], LoopKind.VECTOR)]

@@ -15,8 +15,14 @@ from compiler.frontend.operators import (
     movement,
     normalisation,
     pooling,
+    rearranging,
     reduction,
     reshaping,
+    selecting,
+    smooth,
+    softmax,
+    statistical,
+    transposed_convolution,
 )
 
 LOWERINGS: Mapping[str, Lowering] = {
@@ -29,6 +35,12 @@ LOWERINGS: Mapping[str, Lowering] = {
     **movement.LOWERINGS,
     **normalisation.LOWERINGS,
     **pooling.LOWERINGS,
+    **rearranging.LOWERINGS,
     **reduction.LOWERINGS,
     **reshaping.LOWERINGS,
+    **selecting.LOWERINGS,
+    **smooth.LOWERINGS,
+    **softmax.LOWERINGS,
+    **statistical.LOWERINGS,
+    **transposed_convolution.LOWERINGS,
 }

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
+import numpy as np
+
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import elementwise, float_operands
+from compiler.frontend.powers import power
 from compiler.scalar import Const, Expr, apply
 
 
@@ -54,6 +57,28 @@ def _reciprocal(call: OperatorCall) -> None:
     call.emit(elementwise(call, [call.value(0)], lambda x: apply("div", Const(1.0), x)))
 
 
+def _pow(call: OperatorCall) -> None:
+    """Known exponents become products and roots; the type is that of the base."""
+    base, exponent = call.value(0), call.value(1)
+    float_operands(call, base)
+    known = call.builder.constants.get(exponent)
+    if known is not None and known.size == 1:
+        number = call.constant_float(1)
+        return call.emit(elementwise(call, [base, _as_float(call, 1)], lambda x, _: power(x, number)))
+    if known is not None:
+        exponent = _as_float(call, 1)
+    float_operands(call, exponent)
+    return call.emit(elementwise(call, [base, exponent], lambda x, y: apply("pow", x, y)))
+
+
+def _as_float(call: OperatorCall, position: int) -> str:
+    """A constant as float32."""
+    array = call.constant(position)
+    if array.dtype == np.float32:
+        return call.value(position)
+    return call.intermediate_constant(array.astype(np.float32), "float")
+
+
 def _divide(call: OperatorCall) -> None:
     values = call.values()
     divisor = call.builder.constants.get(values[-1])
@@ -72,6 +97,13 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Sqrt": _float_scalar("sqrt"),
     "Floor": _float_scalar("floor"),
     "Ceil": _float_scalar("ceil"),
+    "Round": _float_scalar("round"),
+    "Exp": _float_scalar("exp"),
+    "Log": _float_scalar("log"),
+    "Erf": _float_scalar("erf"),
+    "Tanh": _float_scalar("tanh"),
+    "Sigmoid": _float_scalar("sigmoid"),
+    "Pow": _pow,
     "Reciprocal": _reciprocal,
     "Max": _variadic("max"),
     "Min": _variadic("min"),

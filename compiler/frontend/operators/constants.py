@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper
 
-from compiler.frontend.call import Lowering, OperatorCall, positive_axis, size_of
+from compiler.frontend.call import Lowering, OperatorCall, size_of
 from compiler.frontend.computes import output_axes
 from compiler.frontend.limits import checked_shape
 from compiler.graph.ir import Compute
@@ -84,21 +84,6 @@ def _cast(call: OperatorCall) -> None:
         return call.emit_constant(array.astype(dtype))
 
 
-def _gather(call: OperatorCall) -> None:
-    """Of constants only: shapes are taken apart with it."""
-    data, indices = call.constant(0), call.constant(1)
-    axis = positive_axis(call, call.integer("axis"), data.ndim)
-    if (
-        indices.dtype.kind not in "iu"
-        or ((indices < -data.shape[axis]) | (indices >= data.shape[axis])).any()
-    ):
-        call.reject(f"has indices outside of the {data.shape[axis]} elements of axis {axis}")
-    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
-    if size_of(shape) > _STORED_ELEMENTS:
-        call.unsupported("more elements than a shape has")
-    call.emit_constant(np.take(data, indices, axis=axis))
-
-
 LOWERINGS: Mapping[str, Lowering] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
@@ -107,5 +92,4 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Identity": _identity,
     "Dropout": _dropout,
     "Cast": _cast,
-    "Gather": _gather,
 }

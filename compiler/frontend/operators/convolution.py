@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
-from compiler.frontend.windows import windowed_load, windows
+from compiler.frontend.windows import Window, windowed_load, windows
 from compiler.graph.ir import Compute
 from compiler.index import Index
 from compiler.scalar import Load, apply
@@ -18,8 +18,13 @@ def _conv(call: OperatorCall) -> None:
     float_operands(call, x, w)
     shape, weights, groups = call.shape(0), call.shape(1), call.integer("group", 1)
     _check_shapes(call, shape, weights, groups)
-    slides = windows(call, shape[2:], weights[2:])
-    axes = output_axes((shape[0], weights[0], *(s.outputs for s in slides)))
+    emit_convolution(call, x, w, windows(call, shape[2:], weights[2:]))
+
+
+def emit_convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window]) -> None:
+    """Convolve x with w of shape [channels out, channels in of a group, kernel...]; add input 2 where given."""
+    weights, groups = call.builder.shapes[w], call.integer("group", 1)
+    axes = output_axes((call.builder.shapes[x][0], weights[0], *(s.outputs for s in slides)))
     inner = ReduceAxes()
     channel = inner.index(weights[1])
     taps = [inner.index(n) for n in weights[2:]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from compiler.frontend.call import Lowering, OperatorCall, size_of
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.powers import power
 from compiler.frontend.windows import Window, windowed_load, windows
 from compiler.graph.ir import Compute
 from compiler.scalar import Const, Expr, Load, apply
@@ -48,6 +50,26 @@ def _global_average_pool(call: OperatorCall) -> None:
 
 def _global_max_pool(call: OperatorCall) -> None:
     call.emit(_pooled(call, _whole(_image(call)), "max", -math.inf))
+
+
+def _lp_pool(call: OperatorCall) -> None:
+    _emit_norms(call, _windows(call))
+
+
+def _global_lp_pool(call: OperatorCall) -> None:
+    _emit_norms(call, _whole(_image(call)))
+
+
+def _emit_norms(call: OperatorCall, slides: tuple[Window, ...]) -> None:
+    """Emit (sum of |x|^p)^(1/p) under each window."""
+    p = call.integer("p", 2)
+    if p < 1:
+        call.reject(f"has p {p}")
+    sums = _pooled(call, slides, "sum", 0.0)
+    size = sums.body if p % 2 == 0 else apply("abs", sums.body)
+    total = call.intermediate(replace(sums, body=power(size, p)), "sum")
+    axes = output_axes(call.builder.shapes[total])
+    call.emit(Compute(axes, (), None, power(Load(total, at(axes)), 1 / p)))
 
 
 def _image(call: OperatorCall) -> tuple[int, ...]:
@@ -95,4 +117,6 @@ LOWERINGS: Mapping[str, Lowering] = {
     "AveragePool": _average_pool,
     "GlobalAveragePool": _global_average_pool,
     "GlobalMaxPool": _global_max_pool,
+    "LpPool": _lp_pool,
+    "GlobalLpPool": _global_lp_pool,
 }

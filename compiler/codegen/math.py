@@ -1,0 +1,177 @@
+"""Elementary functions as short sequences of vector arithmetic: no calls, no branches, any vector length, float32.
+
+Each reduces its argument to a small interval and evaluates a polynomial there; the coefficients are minimax fits of
+relative error (Lawson's algorithm), each rounded to float32 before the next ones were fitted. Errors are the largest
+found over all exponents against float64, in units of the last place of the float32 result. NaN gives NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from compiler.codegen.math_lanes import Lane, Lanes
+
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+"""ln 2 in two parts; the first has so few bits that its product with an exponent is exact."""
+
+_TO_NEAREST = 1.5 * 2.0**23
+"""Added to a small number it rounds to whole; the whole number is then in the low bits."""
+
+_EXP = (0.5, 0.16666666, 0.041666463, 0.008333572, 0.0013935115, 0.00019738878)
+"""(exp(r) - 1 - r) / r² for |r| <= ln(2) / 2."""
+
+_LOG = (
+    0.33333313, -0.2500001, 0.20002072, -0.1666799, 0.14220363, -0.124062076, 0.118834704, -0.11670192, 0.06749556,
+)  # fmt: skip
+"""(log(1 + f) - f + f² / 2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2)."""
+
+_TANH = (-0.3333328, 0.13331409, -0.053737063, 0.020630905, -0.0056963447)
+"""(tanh(x) - x) / x³ in x², for |x| <= 0.625."""
+
+_ERF_NEAR = (0.12837917, -0.3761263, 0.112836255, -0.02685573, 0.005192405, -0.00080497697, 7.99665e-05)
+"""erf(x) / x - 1 in x², for |x| <= 0.93."""
+
+_ERF_FAR = (1.1286485, 0.6351512, 0.10623704, -0.023762183, 0.0036425057, -0.0003228123, 1.123177e-05)
+"""-log(1 - erf(x)) / x for 0.92 <= x <= 4."""
+
+
+def exp(ops: Lanes, x: Lane) -> Lane:
+    """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98."""
+    return _exp_between(ops, ops.at_most(ops.at_least(x, -104.0), 89.0))
+
+
+def _exp_between(ops: Lanes, x: Lane) -> Lane:
+    """e^x for -104 <= x <= 89 or NaN: 2^n e^r, the power of two in two halves that both are normal numbers."""
+    value, n = _exp_parts(ops, x)
+    half = ops.integer("ashr", n, 1)
+    scaled = ops.mul(value, _power_of_two(ops, half))
+    return ops.mul(scaled, _power_of_two(ops, ops.integer("sub", n, half)))
+
+
+def _exp_small(ops: Lanes, x: Lane) -> Lane:
+    """e^x for -87 <= x <= 88 or NaN, where 2^n is a normal number."""
+    value, n = _exp_parts(ops, x)
+    return ops.mul(value, _power_of_two(ops, n))
+
+
+def _exp_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane]:
+    """e^r and the integer n, where x = n ln 2 + r and |r| <= ln(2) / 2."""
+    shifted = ops.fma(x, ops.const(1 / math.log(2)), ops.const(_TO_NEAREST))
+    n = ops.sub(shifted, ops.const(_TO_NEAREST))
+    r = ops.fma(n, ops.const(-_LN2_HIGH), x)
+    r = ops.fma(n, ops.const(-_LN2_LOW), r)
+    tail = ops.fma(ops.polynomial(r, _EXP), ops.mul(r, r), r)
+    bits = ops.integer("sub", ops.bits(shifted), ops.bits(ops.const(_TO_NEAREST)))
+    return ops.add(tail, ops.const(1.0)), bits
+
+
+def _power_of_two(ops: Lanes, n: Lane) -> Lane:
+    return ops.from_bits(ops.integer("shl", ops.integer("add", n, 127), 23))
+
+
+def log(ops: Lanes, x: Lane) -> Lane:
+    """Natural logarithm within 1 ulp; -inf at 0, NaN below, denormal arguments included."""
+    k, f, tail = _log_parts(ops, x)
+    tail = ops.fma(k, ops.const(_LN2_LOW), tail)
+    return _log_specials(ops, x, ops.fma(k, ops.const(_LN2_HIGH), ops.add(f, tail)))
+
+
+def _log_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane, Lane]:
+    """k, f and t, where x = 2^k (1 + f), |f| < 0.415 and log(1 + f) = f + t."""
+    tiny = ops.compare("olt", x, ops.const(2.0**-126))
+    normal = ops.select(tiny, ops.mul(x, ops.const(2.0**24)), x)
+    root = ops.bits(ops.const(math.sqrt(0.5)))
+    above = ops.integer("sub", ops.bits(normal), root)
+    k = ops.to_float(ops.integer("ashr", above, 23))
+    k = ops.select(tiny, ops.sub(k, ops.const(24.0)), k)
+    mantissa = ops.from_bits(ops.integer("add", ops.integer("and", above, 2**23 - 1), root))
+    f = ops.sub(mantissa, ops.const(1.0))
+    square = ops.mul(f, f)
+    cubic = ops.mul(ops.mul(ops.polynomial(f, _LOG), f), square)
+    return k, f, ops.fma(square, ops.const(-0.5), cubic)
+
+
+def _log_specials(ops: Lanes, x: Lane, result: Lane) -> Lane:
+    """The result where x is positive and finite, and what belongs elsewhere."""
+    infinity = ops.const(math.inf)
+    result = ops.select(ops.compare("oeq", x, infinity), infinity, result)
+    result = ops.select(ops.compare("oeq", x, ops.const(0.0)), ops.const(-math.inf), result)
+    return ops.select(ops.compare("ult", x, ops.const(0.0)), ops.const(math.nan), result)
+
+
+def tanh(ops: Lanes, x: Lane) -> Lane:
+    """Hyperbolic tangent within 2 ulp: a polynomial up to 0.625, 1 - 2 / (e^2|x| + 1) beyond."""
+    square = ops.mul(x, x)
+    near = ops.fma(ops.mul(x, square), ops.polynomial(square, _TANH), x)
+    size = ops.abs(x)
+    grown = _exp_small(ops, ops.mul(ops.at_most(size, 10.0), ops.const(2.0)))
+    rest = ops.div(ops.const(2.0), ops.add(grown, ops.const(1.0)))
+    far = ops.with_sign_of(ops.sub(ops.const(1.0), rest), x)
+    return ops.select(ops.compare("olt", size, ops.const(0.625)), near, far)
+
+
+def sigmoid(ops: Lanes, x: Lane) -> Lane:
+    """1 / (1 + e^-x) within 3 ulp; below -88.72, where the result is denormal, it is 0."""
+    return ops.div(ops.const(1.0), ops.add(exp(ops, ops.neg(x)), ops.const(1.0)))
+
+
+def erf(ops: Lanes, x: Lane) -> Lane:
+    """Error function within 2 ulp: a polynomial up to 0.925, 1 - e^polynomial beyond."""
+    near = ops.fma(ops.polynomial(ops.mul(x, x), _ERF_NEAR), x, x)
+    size = ops.abs(x)
+    bounded = ops.at_most(size, 4.0)
+    rest = _exp_small(ops, ops.mul(ops.neg(bounded), ops.polynomial(bounded, _ERF_FAR)))
+    far = ops.with_sign_of(ops.sub(ops.const(1.0), rest), x)
+    return ops.select(ops.compare("olt", size, ops.const(0.925)), near, far)
+
+
+def power(ops: Lanes, x: Lane, y: Lane) -> Lane:
+    """x^y as e^(y log|x|) with y log|x| in two parts, within 2 + |y| / 6 ulp; specials and signs as C's pow."""
+    one, zero = ops.const(1.0), ops.const(0.0)
+    size = ops.abs(x)
+    high, low = _exponent(ops, size, y)
+    # 1^y and x^0 are 1 for any y and x, NaN and infinity included.
+    high = ops.select(ops.compare("oeq", size, one), zero, high)
+    high = ops.select(ops.compare("oeq", y, zero), zero, high)
+    value = exp(ops, high)
+    # An infinite value stays: times a negative rest it would be NaN.
+    value = ops.select(ops.compare("olt", value, ops.const(math.inf)), ops.fma(value, low, value), value)
+    half = ops.mul(y, ops.const(0.5))
+    whole = ops.compare("oeq", ops.floor(y), y)
+    odd = ops.both(whole, ops.compare("une", ops.floor(half), half))
+    signed = ops.select(odd, ops.with_sign_of(value, x), value)
+    finite = ops.both(ops.compare("olt", x, zero), ops.compare("ogt", x, ops.const(-math.inf)))
+    broken = ops.select(finite, ops.const(math.nan), signed)
+    return ops.select(whole, signed, ops.select(ops.compare("oeq", x, one), one, broken))
+
+
+def _exponent(ops: Lanes, x: Lane, y: Lane) -> tuple[Lane, Lane]:
+    """The product y log x for x >= 0 as a sum of two floats; the second is 0 where e^(y log x) is 0 or NaN."""
+    k, f, tail = _log_parts(ops, x)
+    scaled = ops.mul(k, ops.const(_LN2_HIGH))
+    total = ops.add(scaled, f)
+    rest = ops.sub(f, ops.sub(total, scaled))
+    rest = ops.add(rest, ops.fma(k, ops.const(_LN2_LOW), tail))
+    log_high = ops.add(total, rest)
+    log_low = ops.sub(rest, ops.sub(log_high, total))
+    high = ops.mul(y, _log_specials(ops, x, log_high))
+    low = ops.fma(y, log_low, ops.product_error(y, log_high, high))
+    return high, ops.select(ops.compare("ogt", high, ops.const(-110.0)), low, ops.const(0.0))
+
+
+def where_greater(ops: Lanes, x: Lane, y: Lane, above: Lane, otherwise: Lane) -> Lane:
+    """`above` where x > y, else `otherwise`."""
+    return ops.select(ops.compare("ogt", x, y), above, otherwise)
+
+
+FUNCTIONS: Mapping[str, Callable[..., Lane]] = {
+    "exp": exp,
+    "log": log,
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "erf": erf,
+    "pow": power,
+    "where_greater": where_greater,
+}
+"""By operation of `compiler.scalar.OPS`; each takes the emitter and a float per argument."""

@@ -1,0 +1,156 @@
+"""Lanes: float32 and int32 arithmetic on vectors of one length, as LLVM IR. What elementary functions are made of.
+
+Nothing becomes a call to a library, on any target that can round vectors (SSE 4.1, NEON, WASM SIMD).
+Floats and integers of the same lanes share their bits, `bits` and `from_bits` change the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.types import Value, literal, llvm_type
+from compiler.dtype import DType
+
+Lane = str
+"""An SSA name or a literal; the method says whether it is a float, an integer or a mask."""
+
+
+class Lanes:
+    """Emits operations on vectors of `lanes` elements; 0 for scalars."""
+
+    def __init__(self, out: Emitter, lanes: int, *, has_fma: bool) -> None:
+        """`has_fma`: the target has fused multiply-add instructions."""
+        self._out, self._lanes, self._has_fma = out, lanes, has_fma
+        self._float, self._int = llvm_type(DType.F32, lanes), llvm_type(DType.I32, lanes)
+        self._suffix = f"v{lanes}f32" if lanes else "f32"
+
+    def wrapped(self, lane: Lane) -> Value:
+        """A float result as a Value of the code generator."""
+        return Value(lane, DType.F32, self._lanes)
+
+    # --- floats
+
+    def const(self, value: float) -> Lane:
+        """A float in every lane."""
+        return literal(value, DType.F32, self._lanes)
+
+    def add(self, x: Lane, y: Lane) -> Lane:
+        """X + y."""
+        return self._out.value(f"fadd {self._float} {x}, {y}")
+
+    def sub(self, x: Lane, y: Lane) -> Lane:
+        """X - y."""
+        return self._out.value(f"fsub {self._float} {x}, {y}")
+
+    def mul(self, x: Lane, y: Lane) -> Lane:
+        """X * y."""
+        return self._out.value(f"fmul {self._float} {x}, {y}")
+
+    def div(self, x: Lane, y: Lane) -> Lane:
+        """X / y."""
+        return self._out.value(f"fdiv {self._float} {x}, {y}")
+
+    def neg(self, x: Lane) -> Lane:
+        """-x."""
+        return self._out.value(f"fneg {self._float} {x}")
+
+    def fma(self, x: Lane, y: Lane, z: Lane) -> Lane:
+        """X * y + z, rounded once where the target can and twice elsewhere."""
+        if not self._has_fma:
+            return self.add(self.mul(x, y), z)
+        return self._intrinsic("fma", x, y, z)
+
+    def product_error(self, x: Lane, y: Lane, product: Lane) -> Lane:
+        """What x * y - product is, exact for the rounded product; by Dekker's splitting where nothing is fused."""
+        if self._has_fma:
+            return self._intrinsic("fma", x, y, self.neg(product))
+        (a, b), (c, d) = self._halves(x), self._halves(y)
+        error = self.sub(self.mul(a, c), product)
+        error = self.add(error, self.mul(a, d))
+        error = self.add(error, self.mul(b, c))
+        return self.add(error, self.mul(b, d))
+
+    def _halves(self, x: Lane) -> tuple[Lane, Lane]:
+        """A float as a sum of two with 12 bits each, whose products are exact."""
+        high = self.from_bits(self.integer("and", self.bits(x), -(1 << 12)))
+        return high, self.sub(x, high)
+
+    def abs(self, x: Lane) -> Lane:
+        """|x|."""
+        return self._intrinsic("fabs", x)
+
+    def floor(self, x: Lane) -> Lane:
+        """The largest whole number that is not above x."""
+        return self._intrinsic("floor", x)
+
+    def at_least(self, x: Lane, limit: float) -> Lane:
+        """max(x, limit); NaN stays NaN."""
+        return self.select(self.compare("olt", x, self.const(limit)), self.const(limit), x)
+
+    def at_most(self, x: Lane, limit: float) -> Lane:
+        """min(x, limit); NaN stays NaN."""
+        return self.select(self.compare("ogt", x, self.const(limit)), self.const(limit), x)
+
+    def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
+        """c0 + c1 x + c2 x² ... by Horner's rule."""
+        result = self.const(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, self.const(coefficient))
+        return result
+
+    # --- bits
+
+    def int_const(self, value: int) -> Lane:
+        """An integer in every lane."""
+        return literal(value, DType.I32, self._lanes)
+
+    def bits(self, x: Lane) -> Lane:
+        """The bits of a float as an integer."""
+        return self._out.value(f"bitcast {self._float} {x} to {self._int}")
+
+    def from_bits(self, i: Lane) -> Lane:
+        """The float that has these bits."""
+        return self._out.value(f"bitcast {self._int} {i} to {self._float}")
+
+    def integer(self, instruction: str, i: Lane, j: Lane | int) -> Lane:
+        """`add`, `sub`, `and`, `or`, `xor`, `shl`, `ashr` of two integers; the second may be a literal."""
+        other = self.int_const(j) if isinstance(j, int) else j
+        return self._out.value(f"{instruction} {self._int} {i}, {other}")
+
+    def to_float(self, i: Lane) -> Lane:
+        """An integer's value as a float."""
+        return self._out.value(f"sitofp {self._int} {i} to {self._float}")
+
+    def with_sign_of(self, magnitude: Lane, sign: Lane) -> Lane:
+        """A float that is not negative, with the sign of another."""
+        return self.from_bits(
+            self.integer("or", self.bits(magnitude), self.integer("and", self.bits(sign), -(2**31)))
+        )
+
+    # --- masks
+
+    def compare(self, predicate: str, x: Lane, y: Lane) -> Lane:
+        """LLVM's fcmp: oeq, olt, ogt, ult ... ."""
+        return self._out.value(f"fcmp {predicate} {self._float} {x}, {y}")
+
+    def both(self, x: Lane, y: Lane) -> Lane:
+        """Where both masks hold."""
+        return self._out.value(f"and {self._mask} {x}, {y}")
+
+    def select(self, mask: Lane, x: Lane, y: Lane) -> Lane:
+        """Float x where the mask holds, else y."""
+        return self._out.value(f"select {self._mask} {mask}, {self._float} {x}, {self._float} {y}")
+
+    @property
+    def _mask(self) -> str:
+        return f"<{self._lanes} x i1>" if self._lanes else "i1"
+
+    def _intrinsic(self, name: str, *args: Lane) -> Lane:
+        function = f"@llvm.{name}.{self._suffix}"
+        self._out.declarations.add(
+            f"declare {self._float} {function}({', '.join([self._float] * len(args))})"
+        )
+        return self._out.value(
+            f"call {self._float} {function}({', '.join(f'{self._float} {a}' for a in args)})"
+        )

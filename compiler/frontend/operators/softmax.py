@@ -1,0 +1,55 @@
+"""Softmax and its logarithm: exponentials of the distance to the largest element, which never overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.frontend.call import Lowering, OperatorCall, positive_axis
+from compiler.frontend.computes import broadcast_load, float_operands, output_axes
+from compiler.frontend.statistics import Parts, along
+from compiler.graph.ir import Compute
+from compiler.scalar import Const, Expr, apply
+
+
+def _parts(call: OperatorCall) -> Parts:
+    """Before opset 13 all axes from `axis` on are one."""
+    float_operands(call, call.value(0))
+    rank = len(call.shape(0))
+    if call.opset >= 13:
+        return along(call, call.value(0), [positive_axis(call, call.integer("axis", -1), rank)])
+    first = call.integer("axis", 1)
+    axis = rank if first == rank else positive_axis(call, first, rank)
+    return along(call, call.value(0), range(axis, rank))
+
+
+def _distance(parts: Parts, largest: str) -> Expr:
+    return apply("sub", parts.element(), parts.of(largest))
+
+
+def _softmax(call: OperatorCall) -> None:
+    """Emit exp(x - max) * (1 / sum exp(x - max)); the exponential is cheaper to repeat than to store."""
+    parts = _parts(call)
+    largest = parts.total("max", parts.element(), "max")
+    weight = parts.total(
+        "sum",
+        apply("exp", _distance(parts, largest)),
+        "weight",
+        lambda total: apply("div", Const(1.0), total),
+    )
+    axes = output_axes(call.shape(0))
+    x, top, scale = (broadcast_load(call, v, axes) for v in (parts.value, largest, weight))
+    call.emit(Compute(axes, (), None, apply("mul", apply("exp", apply("sub", x, top)), scale)))
+
+
+def _log_softmax(call: OperatorCall) -> None:
+    parts = _parts(call)
+    largest = parts.total("max", parts.element(), "max")
+    weight = parts.total(
+        "sum", apply("exp", _distance(parts, largest)), "weight", lambda total: apply("log", total)
+    )
+    axes = output_axes(call.shape(0))
+    x, top, offset = (broadcast_load(call, v, axes) for v in (parts.value, largest, weight))
+    call.emit(Compute(axes, (), None, apply("sub", apply("sub", x, top), offset)))
+
+
+LOWERINGS: Mapping[str, Lowering] = {"Softmax": _softmax, "LogSoftmax": _log_softmax}

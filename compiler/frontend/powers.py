@@ -1,0 +1,23 @@
+"""Powers with a known exponent, as products, quotients and roots where those are exact."""
+
+from __future__ import annotations
+
+from compiler.scalar import Const, Expr, apply
+
+_MOST_FACTORS = 4
+
+
+def power(base: Expr, exponent: float) -> Expr:
+    """The power base ** exponent; multiples of 1/4 become roots, for which -0 and -inf count as numbers below 0."""
+    size = abs(float(exponent))
+    if size == 0:
+        return Const(1.0)
+    if size > _MOST_FACTORS or not (size * 4).is_integer():
+        return apply("pow", base, Const(exponent))
+    root = apply("sqrt", base)
+    roots = {0.0: (), 0.25: (apply("sqrt", root),), 0.5: (root,), 0.75: (root, apply("sqrt", root))}
+    factors: tuple[Expr, ...] = (*[base] * int(size), *roots[size % 1])
+    result = factors[0]
+    for factor in factors[1:]:
+        result = apply("mul", result, factor)
+    return result if exponent > 0 else apply("div", Const(1.0), result)

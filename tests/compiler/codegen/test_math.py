@@ -1,0 +1,161 @@
+"""Elementary functions in machine code against float64: errors in ulp over all exponents, and specials."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from compiler.codegen.llvm import emit_assembly
+from compiler.codegen.nest import emit_nest
+from compiler.dtype import DType
+from compiler.errors import CompileError
+from compiler.pipeline import build_kernel, build_nest, default_schedule
+from compiler.scalar import OPS, Cast, Const, Expr, Load, apply
+from compiler.target import PRESETS, Target, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import run_interpreted, run_native
+from tests.compiler.workloads import at, mapped, operand
+
+UNARY = ("exp", "log", "tanh", "sigmoid", "erf")
+LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 3.0, "erf": 2.0}
+SMALLEST = 2.0**-126
+WITHOUT_FMA = Target(
+    **{**PRESETS["x86-64-v3"].__dict__, "features": ("sse4.1",), "cpu": "nehalem", "vector_bytes": 16}
+)
+
+
+def call(op: str, points: int) -> Workload:
+    loads = [Load(f"x{i}", at("s0")) for i in range(OPS[op].arity)]
+    return mapped(apply(op, *loads), (points,), tuple(operand(f"x{i}", points) for i in range(len(loads))))
+
+
+def run(op: str, *arrays: np.ndarray, target: Target | None = None) -> np.ndarray:
+    workload = call(op, arrays[0].size)
+    schedule = default_schedule(workload, target or native_target(), 1)
+    operands = {f"x{i}": a for i, a in enumerate(arrays)}
+    return run_native(workload, schedule, operands, target=target)
+
+
+def sweep() -> np.ndarray:
+    """Over a million floats: every sign and exponent, NaNs and infinities; and more where functions bend."""
+    everywhere = np.arange(0, 2**32, 4001, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    special = [
+        0.0,
+        -0.0,
+        math.inf,
+        -math.inf,
+        math.nan,
+        1.0,
+        -1.0,
+        SMALLEST,
+        88.72284,
+        -87.33655,
+        1e-45,
+        3.4e38,
+    ]
+    bends = [np.linspace(-a, a, 150_001) for a in (1.0, 12.0, 110.0)]
+    with np.errstate(invalid="ignore"):
+        return np.concatenate([everywhere, *bends, special]).astype(np.float32)
+
+
+def ulps(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Distance in units of the last place of the exact value; below the normal numbers in units of the smallest."""
+    with np.errstate(all="ignore"):
+        _, exponent = np.frexp(exact)
+        unit = np.ldexp(1.0, np.maximum(exponent, -125) - 24)
+        distance = np.abs(got.astype(np.float64) - exact) / unit
+        same = (got == exact.astype(np.float32)) | (np.isnan(got) & np.isnan(exact))
+    return np.where(same, 0.0, distance)
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_the_error_is_what_the_docstring_says(op: str) -> None:
+    x = sweep()
+    with np.errstate(all="ignore"):
+        exact = OPS[op].evaluate(x.astype(np.float64))
+    distance = ulps(run(op, x), exact)
+    if op == "sigmoid":
+        distance[np.abs(exact) < SMALLEST] = 0.0
+    worst = int(np.nanargmax(np.where(np.isnan(distance), np.inf, distance)))
+    assert distance[worst] <= LIMITS[op], f"{op}({x[worst]!r}): {distance[worst]} ulp"
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_targets_without_fused_multiply_add(op: str) -> None:
+    if not WITHOUT_FMA.is_native:
+        pytest.skip("not an x86 processor")
+    x = sweep()[::7].copy()
+    with np.errstate(all="ignore"):
+        exact = OPS[op].evaluate(x.astype(np.float64))
+    distance = ulps(run(op, x, target=WITHOUT_FMA), exact)
+    distance[np.abs(exact) < SMALLEST] = 0.0
+    assert np.max(distance) <= 2 * LIMITS[op]
+
+
+SPECIALS = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 1e30, 2.5, math.inf, -math.inf, math.nan)
+
+
+@pytest.mark.parametrize("target", [None, WITHOUT_FMA], ids=["native", "without_fma"])
+def test_pow(target: Target | None) -> None:
+    if target is not None and not target.is_native:
+        pytest.skip("not an x86 processor")
+    rng = np.random.default_rng(0)
+    special = np.array([(x, y) for x in SPECIALS for y in SPECIALS], np.float32)
+    spread = np.stack([np.exp(rng.uniform(-80, 80, 300_000)), rng.uniform(-2, 2, 300_000)], 1)
+    unity = np.stack([rng.uniform(0.5, 2, 300_000), rng.uniform(-300, 300, 300_000)], 1)
+    x, y = np.concatenate([special, spread, unity]).astype(np.float32).T.copy()
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), y.astype(np.float64))
+    distance = ulps(run("pow", x, y, target=target), exact)
+    excess = distance - np.where(np.isfinite(y), 2 + np.abs(y) / 6, 0)
+    worst = int(np.argmax(np.where(np.isnan(excess), np.inf, excess)))
+    assert excess[worst] <= 0, f"pow({x[worst]!r}, {y[worst]!r}): {distance[worst]} ulp"
+
+
+def test_round_goes_to_even_and_where_greater_chooses() -> None:
+    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 1.2, 1e10, math.inf, math.nan], np.float32)
+    np.testing.assert_array_equal(run("round", x), np.rint(x))
+    zero, one = np.zeros_like(x), np.ones_like(x)
+    np.testing.assert_array_equal(run("where_greater", x, one, x, zero), np.where(x > 1, x, 0))
+
+
+@pytest.mark.parametrize("target", sorted(PRESETS))
+@pytest.mark.parametrize("op", [*UNARY, "pow", "round"])
+def test_no_target_calls_a_library(op: str, target: str) -> None:
+    workload = call(op, 37)
+    assembly = emit_assembly(
+        emit_nest(build_nest(workload, default_schedule(workload, PRESETS[target], 1)), PRESETS[target]),
+        PRESETS[target],
+    )
+    words = [line.split()[0] for line in assembly.splitlines() if line.strip()]
+    assert not {"call", "callq", "bl", "call_indirect"} & set(words)
+
+
+def test_the_interpreter_agrees() -> None:
+    x = np.linspace(-3, 3, 11, dtype=np.float32)
+    for op in UNARY[2:]:
+        workload = call(op, 11)
+        schedule = default_schedule(workload, native_target(), 1)
+        got, expected = (
+            run_native(workload, schedule, {"x0": x}),
+            run_interpreted(workload, schedule, {"x0": x}),
+        )
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_double_precision_is_refused() -> None:
+    body: Expr = Cast(apply("exp", Cast(Load("x0", at("s0")), DType.F64)), DType.F32)
+    workload = mapped(body, (8,), (operand("x0", 8),))
+    with pytest.raises(CompileError, match="operation exp on f64"):
+        build_kernel(workload, default_schedule(workload, native_target(), 1), native_target())
+
+
+def test_a_literal_is_computed_as_well() -> None:
+    body = apply("add", Load("x0", at("s0")), apply("exp", Const(1.0)))
+    workload = mapped(body, (5,), (operand("x0", 5),))
+    got = run_native(
+        workload, default_schedule(workload, native_target(), 1), {"x0": np.zeros(5, np.float32)}
+    )
+    np.testing.assert_allclose(got, np.full(5, math.e), rtol=1e-6)
