@@ -60,8 +60,9 @@ def loop(compute: Compute, arrays: dict[str, np.ndarray]) -> np.ndarray:
             point = dict(zip([n for n, _ in (*outer, *inner)], (*where, *k), strict=True))
             values.append(value_at(compute.body, arrays, point))
         total = values[0]
-        for value in values[1:]:
-            total = OPS[REDUCERS[compute.reducer].op].evaluate(total, value)
+        with np.errstate(all="ignore"):
+            for value in values[1:]:
+                total = OPS[REDUCERS[compute.reducer].op].evaluate(total, value)
         result[where] = total
     return result
 

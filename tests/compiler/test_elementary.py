@@ -1,0 +1,32 @@
+"""What elementary functions mean."""
+
+import math
+
+import numpy as np
+import pytest
+
+from compiler.scalar import OPS
+
+
+def test_erf_is_that_of_the_c_library() -> None:
+    points = [np.linspace(-6.5, 6.5, 40_001), np.logspace(-300, 0, 2_000), [0.0, math.inf, -math.inf]]
+    x = np.concatenate(points)
+    exact = np.array([math.erf(v) for v in x])
+    np.testing.assert_allclose(OPS["erf"].evaluate(x), exact, rtol=1e-15, atol=0)
+    assert math.isnan(OPS["erf"].evaluate(math.nan))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("op", ["exp", "log", "erf", "tanh", "sigmoid"])
+def test_the_result_has_the_type_of_the_argument_and_warns_of_nothing(
+    op: str, dtype: type[np.floating]
+) -> None:
+    for value in (dtype(0), dtype(-1e4), np.zeros((2, 3), dtype), np.full(3, np.inf, dtype)):
+        result = OPS[op].evaluate(value)
+        assert result.dtype == dtype
+        assert np.shape(result) == np.shape(value)
+
+
+def test_where_greater_takes_nan_for_not_greater() -> None:
+    x = np.array([1.0, 2.0, math.nan])
+    np.testing.assert_array_equal(OPS["where_greater"].evaluate(x, 1.5, 7.0, x), [1.0, 7.0, math.nan])
