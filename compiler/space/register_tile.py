@@ -31,7 +31,7 @@ class RegisterTile:
         """Analyse the stages."""
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
-        self.axes: TileAxes = tile_axes(workload, store, target)
+        self.axes: TileAxes = tile_axes(workload, store, target, anchor)
         self.packs = packable(workload, anchor)
 
     def knobs(self) -> tuple[Knob, ...]:

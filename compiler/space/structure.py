@@ -27,18 +27,29 @@ class TileAxes:
     lanes: int
 
 
-def tile_axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
-    """Find the axes of a stage's tile."""
+def tile_axes(workload: Workload, stage: Stage, target: Target, anchor: Stage | None = None) -> TileAxes:
+    """Find the axes of a stage's tile; `anchor`: the reduction that the stage stores, whose loads rows should share."""
     output = workload.buffers[stage.target]
     flat = _flat_coefficients(stage, output.strides)
     vector = next((a for a in reversed(stage.axes) if flat[a.name] == 1), stage.axes[-1])
     rest = tuple(a for a in stage.axes if a.name != vector.name)
+    row = _row(rest, vector, anchor or stage)
     return TileAxes(
         vector=vector,
-        row=rest[-1] if rest else None,
-        others=rest[:-1],
+        row=row,
+        others=tuple(a for a in rest if a is not row),
         lanes=_lanes(vector.size, target.lanes(output.dtype.size_bytes)) if flat[vector.name] == 1 else 1,
     )
+
+
+def _row(rest: tuple[Axis, ...], vector: Axis, anchor: Stage) -> Axis | None:
+    """The innermost axis along which something that is loaded for the lanes stays the same, else the innermost."""
+    for axis in reversed(rest):
+        for load in loads(anchor.body):
+            names = {name for index in load.indices for name in index.names()}
+            if vector.name in names and axis.name not in names:
+                return axis
+    return rest[-1] if rest else None
 
 
 def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | None:

@@ -1,7 +1,8 @@
 """Canonical form: Subgraphs that do the same work get equal Workloads, whatever model they came from.
 
-In this order: axes of extent 1 go, guards and indices are simplified, arguments of commutative operations are sorted,
-reduction axes follow the order in memory, neighbouring axes are merged, axes and buffers are renamed.
+In this order: axes of extent 1 go, guards and indices are simplified, axes that are read by quotient are split in two,
+arguments of commutative operations are sorted, reduction axes follow the order in memory, neighbouring axes are merged,
+axes and buffers are renamed.
 
     out[0, a2, a3, a1] = sum(i0, i1, i2) w[a1, i0, 0, 0] * x[0, a2, a3, i0]         a2, a3 < 56
     →  t0[0, s0, s1] = sum(r0) x0[0, s0, r0] * c0[s1, r0, 0, 0]                     s0 < 3136
@@ -31,6 +32,7 @@ from compiler.scalar import (
 from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.merge_axes import merge_axes
+from compiler.workload.split_axes import split_axes
 
 _COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 
@@ -50,6 +52,7 @@ def canonicalise(workload: Workload) -> Canonical:
         InputError: an extent is symbolic.
     """
     workload = _with_stages(workload, [_simplify(drop_unit_axes(s)) for s in workload.stages])
+    workload = split_axes(workload)
     ranks = _argument_ranks(workload)
     workload = _with_stages(workload, [_sort_arguments(s, ranks) for s in workload.stages])
     workload = _with_stages(workload, [_order_reduction(s, workload) for s in workload.stages])

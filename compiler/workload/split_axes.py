@@ -1,0 +1,103 @@
+"""Split axes: an axis that is read by quotient and remainder becomes two.
+
+    for c < 72: y[c] = ... x[(c // 18) * 6 + r] ...            c: output channels of a grouped convolution
+    →  for g < 4, c < 18: y[g*18 + c] = ... x[g*6 + r] ...
+
+Within a group the inner axis is an ordinary one: its elements fill the lanes of vectors that share what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from compiler.index import FloorDiv, Index, Mod
+from compiler.scalar import Expr, Guard, Load, map_indices, rewrite, substitute, walk
+from compiler.symbol import Axis, axis
+from compiler.workload.ir import Operand, Stage, Workload, stage_loads
+
+_SEPARATOR = "/"
+
+
+def split_axes(workload: Workload) -> Workload:
+    """Split until no axis is left that may be; the same object comes back when there is none."""
+    while (found := next(_splits(workload), None)) is not None:
+        workload = _apply(workload, *found)
+    return workload
+
+
+def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
+    """Axes with a quotient or remainder by a divisor of their extent, where every temporary has them plain."""
+    for stage in workload.stages:
+        sizes = {a.name: a.size for a in stage.axes}
+        for index in _indices(stage):
+            for atom, _ in index.terms:
+                if not isinstance(atom, FloorDiv | Mod) or atom.value.name not in sizes:
+                    continue
+                name, size = str(atom.value.name), sizes[str(atom.value.name)]
+                if 1 < atom.divisor < size and size % atom.divisor == 0 and _plain(workload, name):
+                    yield name, atom.divisor
+
+
+def _indices(stage: Stage) -> Iterator[Index]:
+    for e in walk(stage.body):
+        if isinstance(e, Load):
+            yield from e.indices
+        elif isinstance(e, Guard):
+            yield from (bound.index for bound in e.bounds)
+
+
+def _plain(workload: Workload, name: str) -> bool:
+    temporaries = {t.name for t in workload.temporaries}
+    for stage in workload.stages:
+        for access in (*stage_loads(stage), Load(stage.target, stage.target_indices)):
+            if access.buffer in temporaries and any(
+                name in index.names() and index.name != name for index in access.indices
+            ):
+                return False
+    return True
+
+
+def _apply(workload: Workload, name: str, inner: int) -> Workload:
+    outer_axis, inner_axis = f"{name}{_SEPARATOR}o", f"{name}{_SEPARATOR}i"
+    temporaries = {t.name for t in workload.temporaries}
+    value = {name: Index.of(outer_axis) * inner + inner_axis}
+
+    def split_access(buffer: str, indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        if buffer not in temporaries:
+            return indices
+        found: list[Index] = []
+        for index in indices:
+            found += (Index.of(outer_axis), Index.of(inner_axis)) if index.name == name else (index,)
+        return tuple(found)
+
+    def rule(e: Expr) -> Expr | None:
+        return Load(e.buffer, split_access(e.buffer, e.indices)) if isinstance(e, Load) else None
+
+    stages = []
+    for stage in workload.stages:
+        axes: list[Axis] = []
+        for a in stage.axes:
+            axes += [axis(outer_axis, a.size // inner), axis(inner_axis, inner)] if a.name == name else [a]
+        ranges = {a.name: a.size for a in (*axes, *stage.reduce_axes)}
+        body = _simplified(substitute(rewrite(stage.body, rule), value), ranges)
+        target = split_access(stage.target, stage.target_indices)
+        moved = tuple(i.substitute(value).simplify(ranges) for i in target)
+        stages.append(replace(stage, axes=tuple(axes), body=body, target_indices=moved))
+    shapes = {s.target: s.target_indices for s in workload.stages if s.target in temporaries}
+    return replace(
+        workload,
+        stages=tuple(stages),
+        temporaries=tuple(_reshape(t, shapes.get(t.name, ()), name, inner) for t in workload.temporaries),
+    )
+
+
+def _simplified(body: Expr, ranges: Mapping[str, int]) -> Expr:
+    return map_indices(body, lambda index: index.simplify(ranges))
+
+
+def _reshape(operand: Operand, indices: tuple[Index, ...], name: str, inner: int) -> Operand:
+    shape: list[Index] = []
+    for size, index in zip(operand.sizes, indices, strict=True):
+        shape += [Index.of(size // inner), Index.of(inner)] if index.name == name else [Index.of(size)]
+    return replace(operand, shape=tuple(shape))

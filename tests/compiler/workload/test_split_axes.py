@@ -1,0 +1,58 @@
+"""Axes that are read by quotient and remainder become two, and compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.codegen.nest import emit_nest
+from compiler.evaluate import reference_outputs
+from compiler.index import FloorDiv, Index, Mod
+from compiler.pipeline import build_nest, default_schedule
+from compiler.scalar import Load
+from compiler.target import PRESETS, native_target
+from compiler.workload.canonical import canonicalise
+from compiler.workload.ir import Workload, stage_loads
+from compiler.workload.split_axes import split_axes
+from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workloads import KINDS, grouped, mapped, operand, random_operands
+
+
+def shuffle(channels: int, groups: int) -> Workload:
+    """The channel shuffle of a ShuffleNet, as one gather."""
+    source = (Index.of("s1") % groups) * (channels // groups) + Index.of("s1") // groups
+    return mapped(Load("x0", (Index.of("s0"), source)), (5, channels), (operand("x0", 5, channels),))
+
+
+def quotients(workload: Workload) -> list[Index]:
+    loads = [load for stage in workload.stages for load in stage_loads(stage)]
+    return [
+        i for load in loads for i in load.indices if any(isinstance(a, FloorDiv | Mod) for a, _ in i.terms)
+    ]
+
+
+@pytest.mark.parametrize(
+    "workload", [grouped(6, 3, 12, 18), grouped(5, 2, 8, 40), shuffle(24, 4), shuffle(60, 3)]
+)
+def test_the_split_workload_computes_the_same(workload: Workload) -> None:
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    split = split_axes(workload)
+    assert quotients(workload)
+    assert not quotients(split)
+    assert split_axes(split) is split
+    np.testing.assert_allclose(reference_outputs(split, operands)["y0"], expected, atol=1e-12)
+    space_default = default_schedule(split, native_target(), 2)
+    assert relative_error(run_native(split, space_default, operands, 2), expected) < 1e-5
+
+
+def test_a_workload_without_quotients_is_left_alone() -> None:
+    assert split_axes(KINDS["convolution"]) is KINDS["convolution"]
+
+
+def test_the_lanes_of_a_group_share_what_they_read() -> None:
+    target = PRESETS["x86-64-v4"]
+    workload = canonicalise(grouped(6, 2, 32, 64)).workload
+    ir = emit_nest(build_nest(workload, default_schedule(workload, target, 1)), target)
+    gathers = [line for line in ir.splitlines() if "insertelement" in line and ", i64 0" not in line]
+    assert not gathers
