@@ -35,6 +35,7 @@ class Values:
         self._out, self._buffers = out, buffers
         self.indices = Indices(out)
         self._memory = Memory(out, self.indices, pointers)
+        self._guards = 0
         self._has_fma = bool({"fma", "neon", "avx512f"} & set(target.features))
 
     # --- expressions
@@ -200,11 +201,18 @@ class Values:
                 continue
             tests.append(self._out.value(f"icmp ult i64 {number}, {bound.high - bound.low}"))
         if not tests:
-            return self.value(guard.inside)
+            return self._inside(guard)
         condition = tests[0]
         for test in tests[1:]:
             condition = self._out.value(f"and i1 {condition}, {test}")
         return self._choose(condition, guard)
+
+    def _inside(self, guard: Guard) -> Value:
+        self._guards += 1
+        try:
+            return self.value(guard.inside)
+        finally:
+            self._guards -= 1
 
     def _choose(self, condition: str, guard: Guard) -> Value:
         out = self._out
@@ -214,7 +222,7 @@ class Values:
         out.branch_if(condition, inside_label, merge)
         out.start_block(inside_label)
         with out.region():
-            inside = self.value(guard.inside)
+            inside = self._inside(guard)
             if outside.lanes and not inside.lanes:
                 inside = self.broadcast(inside, outside.lanes)
         if inside.lanes and not outside.lanes:
@@ -237,7 +245,9 @@ class Values:
         except LaneDependent:
             return self._lane_by_lane(load)
         if buffer.scope != "register" and linear.lane not in (0, 1):
-            return self._memory.load_transposed(load, buffer, linear) or self._lane_by_lane(load)
+            # A block reads ahead of this very element, where a guard may forbid it.
+            block = None if self._guards else self._memory.load_transposed(load, buffer, linear)
+            return block or self._lane_by_lane(load)
         return self._memory.load(buffer, linear)
 
     def store(self, load: Load, value: Value) -> None:

@@ -1,0 +1,49 @@
+"""Blocks transposed in registers: whole vectors are read, and every element arrives at its place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.codegen.nest import emit_nest
+from compiler.index import Index
+from compiler.pipeline import build_nest
+from compiler.scalar import Bound, Const, Guard, Load
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from tests.compiler.execute import run_native
+from tests.compiler.workloads import mapped, operand, random_operands, transpose
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (10, 23), (33, 17), (64, 3), (3, 64), (50, 40)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_assignment_moves_every_element(rows: int, columns: int, threads: int) -> None:
+    workload = transpose(rows, columns)
+    operands = random_operands(workload)
+    space = build_space(workload, native_target(), threads)
+    for assignment in space.enumerate(100):
+        got = run_native(workload, space.schedule(assignment), operands, threads)
+        np.testing.assert_array_equal(got, operands["x0"].T, str(space.values(assignment)))
+
+
+@pytest.mark.parametrize("target", sorted(PRESETS))
+def test_the_default_reads_whole_vectors(target: str) -> None:
+    workload = transpose(64, 64)
+    space = build_space(workload, PRESETS[target], 1)
+    ir = emit_nest(build_nest(workload, space.schedule(space.default)), PRESETS[target])
+    assert "shufflevector" in ir
+    assert "insertelement" not in ir
+
+
+def test_a_guarded_load_reads_nothing_that_its_guard_forbids() -> None:
+    """A block that read ahead of a guarded element could leave the buffer."""
+    row = Index.of("s0") - 3
+    body = Guard((Bound(row, 0, 17),), Load("x0", (Index.of("s1"), row)), Const(0.0))
+    workload = mapped(body, (23, 20), (operand("x0", 20, 17),))
+    operands = random_operands(workload)
+    space = build_space(workload, native_target(), 1)
+    for assignment in space.enumerate(100):
+        schedule = space.schedule(assignment)
+        assert "shufflevector" not in emit_nest(build_nest(workload, schedule), native_target())
+        got = run_native(workload, schedule, operands)
+        np.testing.assert_array_equal(got, np.pad(operands["x0"].T, ((3, 3), (0, 0))))
