@@ -39,6 +39,7 @@ from compiler.target import Target
 from compiler.workload.ir import Workload
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
+from compiler.workload.verify import verify_program
 
 if TYPE_CHECKING:
     import onnx
@@ -55,8 +56,10 @@ def load_graph(
 
 
 def lower(graph: Graph) -> Program:
-    """Optimise the Graph and cut it into Subgraphs with canonical Workloads."""
-    return partition(optimise(graph))
+    """Optimise the Graph and cut it into Subgraphs with canonical Workloads, verified."""
+    program = partition(optimise(graph))
+    verify_program(program)
+    return program
 
 
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:

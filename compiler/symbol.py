@@ -6,8 +6,7 @@ Graph or a Workload first (substitution of every symbol), then split, tile and b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from compiler.errors import InputError
 from compiler.index import Index
@@ -50,21 +49,3 @@ def static(extent: Index, what: str) -> int:
         )
         raise InputError(msg)
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class AxisNames:
-    """Hands out axis names a0, a1, ... (or r0, r1, ... for reductions)."""
-
-    prefix: str
-    used: list[int] = field(default_factory=lambda: [0])
-
-    def next(self, extent: Index | int) -> Axis:
-        """A new Axis of that extent."""
-        self.used[0] += 1
-        return axis(f"{self.prefix}{self.used[0] - 1}", extent)
-
-
-def extents_json(axes: tuple[Axis, ...]) -> list[Any]:
-    """[[name, extent], ...] with constant extents as integers."""
-    return [[a.name, a.extent.const if not a.extent.terms else str(a.extent)] for a in axes]

@@ -28,11 +28,6 @@ class Database:
         """Where it is, without a password."""
         return describe(self._engine.url)
 
-    @property
-    def is_sqlite(self) -> bool:
-        """Whether one file on this machine holds everything."""
-        return self._engine.dialect.name == "sqlite"
-
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session on one consistent state; nothing it changes is kept. Raises DatabaseError."""

@@ -1,1 +1,0 @@
-"""What a tuning run says about itself."""
