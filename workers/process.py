@@ -26,7 +26,7 @@ Role = Literal["build", "measure", "compare", "probe", "probe_peaks"]
 
 START_TIMEOUT_S = 60.0
 _ROOT = Path(__file__).resolve().parent.parent
-_TICK_S = 0.05
+_TICK_S = 0.02
 _END_S = 5.0
 _CHUNK = 1 << 20
 _NEARLY_ALL = 0.8

@@ -25,6 +25,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446  # the same on every architecture
 _LANDLOCK_ABI_QUERY = 1
 _CAPABILITY_VERSION_3 = 0x20080522
+ADDRESS_SPACE = 4
 _OPEN_FILES = 64
 _SPARE_PROCESSES = 4
 
@@ -34,7 +35,8 @@ class Limits:
     """What the child may use from now on.
 
     Attributes:
-        memory_bytes: address space beyond what it has now.
+        memory_bytes: memory beyond what it has now. The parent watches what is resident and ends the child above it;
+            the address space is limited to ADDRESS_SPACE times that: the parent sees it before an allocation fails.
         cpu_s: seconds of processor time, all threads together, beyond what it has used; None for no limit.
         threads: how many threads it needs at once.
     """
@@ -114,7 +116,7 @@ def _limit_resources(limits: Limits) -> bool:
         # The soft limit first: it is a signal of its own, the hard one just kills.
         _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + limits.cpu_s, slack=1)
     held = process_memory(os.getpid())
-    return held is not None and _lower(resource.RLIMIT_AS, held[0] + limits.memory_bytes)
+    return held is not None and _lower(resource.RLIMIT_AS, held[0] + ADDRESS_SPACE * limits.memory_bytes)
 
 
 def _lower(what: int, limit: int, slack: int = 0) -> bool:

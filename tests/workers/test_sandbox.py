@@ -40,7 +40,7 @@ json.dump({
     "connect": works(connect),
     "signal": works(lambda: os.kill(os.getppid(), 0)),
     "execute": works(lambda: os.posix_spawn("/bin/true", ["true"], {})),
-    "allocate": works(lambda: bytearray(300 << 20)),
+    "allocate": works(lambda: bytearray(1200 << 20)),
     "allocate_less": works(lambda: bytearray(200 << 20)),
     "threads": works(lambda: [t.start() or t.join() for t in team]),
     "core": resource.getrlimit(resource.RLIMIT_CORE),
