@@ -40,7 +40,7 @@ def _where(path: Path, node: ast.AST) -> str:
     return f"{_name(path)}:{getattr(node, 'lineno', 0)}"
 
 
-def test_the_environment_is_read_in_two_files_only() -> None:
+def test_the_environment_is_read_in_its_files_only() -> None:
     found = [
         _where(path, node)
         for path in _sources(*PACKAGES)
