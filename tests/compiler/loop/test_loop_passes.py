@@ -23,7 +23,6 @@ from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error
 from tests.compiler.workloads import KINDS, convolution, depthwise, matmul, random_operands
 
-
 INTERPRETABLE = 300_000
 """Operations beyond which the interpreter takes too long."""
 
