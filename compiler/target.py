@@ -44,6 +44,11 @@ class Target:
         return max(1, self.vector_bytes // element_bytes)
 
     @property
+    def masked_stores(self) -> bool:
+        """Whether a store of some lanes of a vector is one instruction."""
+        return "avx512vl" in self.features or "sve" in self.features
+
+    @property
     def is_native(self) -> bool:
         """Whether this very process can run its code."""
         return native_target().triple == self.triple and set(self.features) <= set(native_target().features)

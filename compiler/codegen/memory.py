@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, Linear
+from compiler.codegen.strided import pick_lanes, vector_starts
 from compiler.codegen.transpose import transpose
-from compiler.codegen.types import Value, llvm_type, suffix
+from compiler.codegen.types import Value, literal, llvm_type, suffix
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
-from compiler.scalar import Load
+from compiler.scalar import Const, Load
+
+MOST_VECTORS = 4
+"""Vectors that a load with a stride may take: lanes further apart are loaded one by one."""
 
 
 class Memory:
     """Emits accesses. `pointers`: SSA name of each global buffer."""
 
-    def __init__(self, out: Emitter, indices: Indices, pointers: Mapping[str, str]) -> None:
-        """Start without slots."""
+    def __init__(
+        self, out: Emitter, indices: Indices, pointers: Mapping[str, str], *, masked_stores: bool
+    ) -> None:
+        """`masked_stores`: the target stores some lanes of a vector as fast as all of them."""
         self._out, self._indices, self._pointers = out, indices, pointers
+        self._masked_stores = masked_stores
         self._slots: dict[tuple[str, int, int], str] = {}
         self._linear: dict[int, tuple[Load, Linear]] = {}
 
@@ -67,6 +74,83 @@ class Memory:
                 self._out.remember((*key, number), column)
         return Value(self._out.remembered((*key, place)) or "", buffer.dtype, lanes)
 
+    def load_strided(self, buffer: Buffer, linear: Linear) -> Value | None:
+        """A vector whose lanes are a few elements apart, picked out of whole vectors; None where they are far apart."""
+        return self._load_spread(buffer, linear, (), "poison")
+
+    def load_guarded(
+        self, buffer: Buffer, linear: Linear, tests: Sequence[tuple[Linear, int]], outside: Const
+    ) -> Value | None:
+        """The same where 0 <= test < width for every test, `outside` in the other lanes, whose memory is not touched.
+
+        None where the lanes are far apart, or a test does not move in step with the place in memory.
+        """
+        if any(test.lane % (linear.lane or 1) for test, _ in tests):
+            return None
+        return self._load_spread(
+            buffer, linear, tests, literal(outside.value, buffer.dtype, self._indices.lanes)
+        )
+
+    def _load_spread(
+        self, buffer: Buffer, linear: Linear, tests: Sequence[tuple[Linear, int]], outside: str
+    ) -> Value | None:
+        lanes, step = self._indices.lanes, linear.lane
+        last = (self._indices.active - 1) * step
+        if not 1 <= step <= MOST_VECTORS or (last < lanes - 1 and not tests):
+            return None
+        starts = vector_starts(lanes, last, early=not tests)
+        kind = llvm_type(buffer.dtype, lanes)
+        vectors = []
+        for start in starts:
+            key = ("spread", buffer.name, linear.terms, linear.const + start, tuple(tests), last)
+            known = self._out.remembered(key)
+            if known is None:
+                pointer = self._pointer(buffer, Linear(linear.terms, linear.const + start, 0))
+                if tests:
+                    mask = self._tests_mask(tests, step, start, last)
+                    known = self._masked_load(buffer, pointer, mask, outside)
+                else:
+                    known = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
+                if buffer.role in ("input", "constant"):
+                    self._out.remember(key, known)
+            vectors.append(known)
+        return Value(pick_lanes(self._out, vectors, starts, step, kind), buffer.dtype, lanes)
+
+    def _tests_mask(self, tests: Sequence[tuple[Linear, int]], step: int, start: int, last: int) -> str:
+        """Which elements from `start` on are needed and pass all tests."""
+        lanes = self._indices.lanes
+        mask = self._lane_mask(min(lanes, last + 1 - start))
+        for test, width in tests:
+            offsets = [(start + e) * (test.lane // step) for e in range(lanes)]
+            passed = self._test(test, width, offsets)
+            mask = self._out.value(f"and <{lanes} x i1> {mask}, {passed}")
+        return mask
+
+    def _test(self, test: Linear, width: int, offsets: list[int]) -> str:
+        """Whether 0 <= test + offset < width, per lane."""
+        number = self._indices.number(test, 0)
+        if isinstance(number, int):
+            bits = ", ".join(f"i1 {str(0 <= number + o < width).lower()}" for o in offsets)
+            return f"<{bits}>"
+        key = ("test", test, width, tuple(offsets))
+        known = self._out.remembered(key)
+        if known is not None:
+            return known
+        ints = f"<{len(offsets)} x i32>"
+        narrow = self._out.value(f"trunc i64 {number} to i32")
+        one = self._out.value(f"insertelement {ints} poison, i32 {narrow}, i64 0")
+        every = self._out.value(f"shufflevector {ints} {one}, {ints} poison, {ints} zeroinitializer")
+        place = self._out.value(f"add {ints} {every}, <{', '.join(f'i32 {o}' for o in offsets)}>")
+        return self._out.remember(key, self._out.value(f"icmp ult {ints} {place}, splat (i32 {width})"))
+
+    def _masked_load(self, buffer: Buffer, pointer: str, mask: str, outside: str) -> str:
+        lanes = self._indices.lanes
+        kind, bits = llvm_type(buffer.dtype, lanes), f"<{lanes} x i1>"
+        function = f"@llvm.masked.load.{suffix(buffer.dtype, lanes)}.p0"
+        self._out.declarations.add(f"declare {kind} {function}(ptr, i32 immarg, {bits}, {kind})")
+        arguments = f"ptr {pointer}, i32 {buffer.dtype.size_bytes}, {bits} {mask}, {kind} {outside}"
+        return self._out.value(f"call {kind} {function}({arguments})")
+
     def store(self, buffer: Buffer, linear: Linear, value: Value) -> None:
         """Write one element, or a vector; a register takes every lane, memory only the active ones."""
         if buffer.scope == "register":
@@ -77,11 +161,32 @@ class Memory:
         if not value.lanes or self._indices.active == value.lanes:
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
             return
+        if not self._masked_stores:
+            self._store_pieces(value, pointer)
+            return
         function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"
         bits = f"<{value.lanes} x i1>"
         self._out.declarations.add(f"declare void {function}({value.llvm_type}, ptr, i32 immarg, {bits})")
-        arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {self._mask()}"
+        mask = self._lane_mask(self._indices.active)
+        arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {mask}"
         self._out.emit(f"call void {function}({arguments})")
+
+    def _store_pieces(self, value: Value, pointer: str) -> None:
+        """The active lanes as vectors of 2^n lanes, longest first: a masked store costs AVX2 dozens of instructions."""
+        done, element = 0, llvm_type(value.dtype, 0)
+        while done < self._indices.active:
+            lanes = 1 << ((self._indices.active - done).bit_length() - 1)
+            place = pointer
+            if done:
+                place = self._out.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {done}", "p")
+            order = ", ".join(f"i32 {lane}" for lane in range(done, done + lanes))
+            piece = self._out.value(
+                f"shufflevector {value.llvm_type} {value.text}, {value.llvm_type} poison, <{lanes} x i32> <{order}>"
+            )
+            self._out.emit(
+                f"store <{lanes} x {element}> {piece}, ptr {place}, align {value.dtype.size_bytes}"
+            )
+            done += lanes
 
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         pointer = self._pointer(buffer, linear)
@@ -89,11 +194,7 @@ class Memory:
         # A packed constant is padded to whole vectors: its edge needs no mask.
         if not lanes or self._indices.active == lanes or buffer.packing is not None:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
-        function = f"@llvm.masked.load.{suffix(buffer.dtype, lanes)}.p0"
-        bits = f"<{lanes} x i1>"
-        self._out.declarations.add(f"declare {kind} {function}(ptr, i32 immarg, {bits}, {kind})")
-        arguments = f"ptr {pointer}, i32 {align}, {bits} {self._mask()}, {kind} zeroinitializer"
-        return self._out.value(f"call {kind} {function}({arguments})")
+        return self._masked_load(buffer, pointer, self._lane_mask(self._indices.active), "zeroinitializer")
 
     def _pointer(self, buffer: Buffer, linear: Linear) -> str:
         key = ("pointer", buffer.name, linear.terms)
@@ -103,11 +204,11 @@ class Memory:
             base = self._pointers[buffer.name]
             if linear.terms:
                 offset = self._indices.number(Linear(linear.terms, 0, 0), 0)
-                base = self._out.value(f"getelementptr inbounds {element}, ptr {base}, i64 {offset}", "p")
+                base = self._out.value(f"getelementptr {element}, ptr {base}, i64 {offset}", "p")
             self._out.remember(key, base)
         if not linear.const:
             return base
-        return self._out.value(f"getelementptr inbounds {element}, ptr {base}, i64 {linear.const}", "p")
+        return self._out.value(f"getelementptr {element}, ptr {base}, i64 {linear.const}", "p")
 
     def _slot(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         if linear.terms or linear.lane not in (0, 1):
@@ -118,8 +219,8 @@ class Memory:
             self._slots[key] = self._out.alloca(llvm_type(buffer.dtype, lanes), _slot_align(buffer, lanes))
         return self._slots[key]
 
-    def _mask(self) -> str:
-        lanes, active = self._indices.lanes, self._indices.active
+    def _lane_mask(self, active: int) -> str:
+        lanes = self._indices.lanes
         return f"<{', '.join('i1 true' if lane < active else 'i1 false' for lane in range(lanes))}>"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, LaneDependent
+from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.math import FUNCTIONS
 from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.memory import Memory
@@ -21,7 +21,7 @@ from compiler.codegen.types import (
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
-from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, Pick
+from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Pick
 from compiler.target import Target
 
 
@@ -34,7 +34,7 @@ class Values:
         """`pointers`: SSA name of each global buffer."""
         self._out, self._buffers = out, buffers
         self.indices = Indices(out)
-        self._memory = Memory(out, self.indices, pointers)
+        self._memory = Memory(out, self.indices, pointers, masked_stores=target.masked_stores)
         self._guards = 0
         self._has_fma = bool({"fma", "neon", "avx512f"} & set(target.features))
 
@@ -161,7 +161,9 @@ class Values:
         function = f"@llvm.{name}.{suffix(dtype, lanes)}"
         self._out.declarations.add(f"declare {kind} {function}({', '.join([kind] * len(parts))})")
         arguments = ", ".join(f"{kind} {p.text}" for p in parts)
-        return Value(self._out.value(f"call {kind} {function}({arguments})"), dtype, lanes)
+        # Which of two zeros a maximum gives is nobody's concern, and costs x86 four instructions to decide.
+        flags = "nsz " if name in ("maximum", "minimum") else ""
+        return Value(self._out.value(f"call {flags}{kind} {function}({arguments})"), dtype, lanes)
 
     def _cast(self, value: Value, dtype: DType) -> Value:
         if value.dtype is dtype:
@@ -191,7 +193,7 @@ class Values:
         except LaneDependent:
             return self._lane_by_lane(guard)
         if any(linear.lane for _, linear in bounds):
-            return self._lane_by_lane(guard)
+            return self._masked(guard, bounds) or self._lane_by_lane(guard)
         tests = []
         for bound, linear in bounds:
             number = self.indices.number(linear, -bound.low)
@@ -206,6 +208,21 @@ class Values:
         for test in tests[1:]:
             condition = self._out.value(f"and i1 {condition}, {test}")
         return self._choose(condition, guard)
+
+    def _masked(self, guard: Guard, bounds: list[tuple[Bound, Linear]]) -> Value | None:
+        """A load that only some lanes may make, as masked loads; None where it is no such load."""
+        if not isinstance(guard.inside, Load) or not isinstance(guard.outside, Const):
+            return None
+        buffer = self._buffers[guard.inside.buffer]
+        tests = [Linear(linear.terms, linear.const - bound.low, linear.lane) for bound, linear in bounds]
+        widths = [bound.high - bound.low for bound, _ in bounds]
+        try:
+            linear = self._memory.flat(guard.inside, buffer)
+        except LaneDependent:
+            return None
+        if buffer.scope == "register" or self._guards:
+            return None
+        return self._memory.load_guarded(buffer, linear, list(zip(tests, widths, strict=True)), guard.outside)
 
     def _inside(self, guard: Guard) -> Value:
         self._guards += 1
@@ -247,7 +264,7 @@ class Values:
         if buffer.scope != "register" and linear.lane not in (0, 1):
             # A block reads ahead of this very element, where a guard may forbid it.
             block = None if self._guards else self._memory.load_transposed(load, buffer, linear)
-            return block or self._lane_by_lane(load)
+            return block or self._memory.load_strided(buffer, linear) or self._lane_by_lane(load)
         return self._memory.load(buffer, linear)
 
     def store(self, load: Load, value: Value) -> None:

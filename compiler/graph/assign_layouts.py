@@ -1,9 +1,10 @@
 """Assign layouts: how each value of a Graph lies in memory.
 
-Anchors vote for the innermost dimension of what they read and write (compiler.graph.layout_votes). Values that maps and
-aligned movements connect position by position share their votes, so that nothing is transposed in between; the
-majority wins. In a convolutional network every activation becomes channels-last. Inputs and outputs of the model stay
-row-major.
+Anchors vote for the innermost dimension of what they read and write (compiler.graph.layout_votes). Values that maps,
+windows and aligned movements connect position by position share their votes, so that nothing is transposed in between;
+the majority wins. In a convolutional network every activation becomes channels-last. Inputs and outputs of the model
+stay row-major, and so do values next to them that only windows and depthwise convolutions vote for: these run as well
+along rows, and nothing has to be transposed.
 """
 
 from __future__ import annotations
@@ -66,14 +67,19 @@ def _innermost(graph: Graph, pinned: Set[str]) -> dict[str, int]:
     for node in graph.nodes:
         voted = tuple(votes(node, graph.constants))
         ballots.extend(voted)
-        if not voted:
+        if not any(vote.strong for vote in voted):
             for value in _aligned(node) - graph.constants.keys():
                 if value not in pinned and node.output not in pinned:
                     leaders.join(node.output, value)
     for vote in ballots:
         if vote.value not in pinned:
             cast.setdefault(leaders.find(vote.value), []).append(vote)
-    winners = {leader: _majority(group) for leader, group in cast.items()}
+    outside = {leaders.find(value) for value in _beside_interface(graph)}
+    winners = {
+        leader: _majority(group)
+        for leader, group in cast.items()
+        if leader not in outside or any(vote.strong for vote in group)
+    }
     values = [node.output for node in graph.nodes if node.output not in pinned]
     return {v: winners[leaders.find(v)] for v in values if leaders.find(v) in winners}
 
@@ -90,8 +96,14 @@ def _aligned(node: Node) -> set[str]:
     }
 
 
+def _beside_interface(graph: Graph) -> set[str]:
+    """Outputs of the model, and what is computed from its inputs."""
+    inputs = set(graph.inputs)
+    return set(graph.outputs) | {n.output for n in graph.nodes if inputs & set(n.compute.reads)}
+
+
 def _majority(ballots: list[Vote]) -> int:
-    strong = [vote for vote in ballots if vote.contraction] or ballots
+    strong = [vote for vote in ballots if vote.strong] or ballots
     return Counter(vote.dim for vote in strong).most_common(1)[0][0]
 
 

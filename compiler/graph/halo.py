@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from compiler.graph.ir import ComputeKind, Graph, TensorType
 from compiler.graph.layout import Layout
+from compiler.graph.layout_votes import votes
 from compiler.index import Ranges
 from compiler.scalar import Bound, Const, Expr, Guard, Load, rewrite, walk
 
@@ -22,7 +23,8 @@ Halo = tuple[tuple[int, ...], tuple[int, ...]]
 def zero_halos(graph: Graph) -> dict[str, Halo]:
     """The halo that each value should have: those which a contraction reads padded with zeros.
 
-    Other reductions that pad the same value with zeros (average pooling) widen it; alone they do not ask for one.
+    Other reductions that pad the same value with zeros (average pooling) widen it; alone they do not ask for one. An
+    input of the model would have to be copied for it, which only a contraction with reuse is worth.
     """
     types = graph.types()
     found: dict[str, Halo] = {}
@@ -36,7 +38,9 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
                 continue
             need = _reach(load, types[load.buffer].sizes, node.compute.ranges)
             found[load.buffer] = _widest(found.get(load.buffer, need), need)
-            if node.compute.kind is ComputeKind.CONTRACTION:
+            if node.compute.kind is ComputeKind.CONTRACTION and (
+                load.buffer not in graph.inputs or any(v.strong for v in votes(node, graph.constants))
+            ):
                 asked.add(load.buffer)
     return {value: halo for value, halo in found.items() if value in asked and any(map(any, halo))}
 

@@ -17,11 +17,11 @@ from compiler.scalar import Guard, Load, loads
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Dimension `dim` of `value` should be innermost; contractions count before windows."""
+    """Dimension `dim` of `value` should be innermost. Strong: the other order costs a contraction its reuse."""
 
     value: str
     dim: int
-    contraction: bool
+    strong: bool
 
 
 def votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
@@ -44,10 +44,12 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
     channel = _channel(compute, fixed, _names(moving))
     if len(moving) != 1 or channel is None:
         return
-    yield Vote(node.output, channel, contraction=True)
+    # A depthwise convolution has one channel of its own per output channel: nothing that a vector of them shares.
+    strong = compute.axes[channel].name not in _names(moving)
+    yield Vote(node.output, channel, strong)
     dim = _input_channel(moving[0], compute, compute.axes[channel].name, fixed)
     if dim is not None:
-        yield Vote(moving[0].buffer, dim, contraction=True)
+        yield Vote(moving[0].buffer, dim, strong)
 
 
 def _channel(compute: Compute, fixed: frozenset[str], moving: frozenset[str]) -> int | None:
@@ -73,8 +75,8 @@ def _window_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
             continue
         kept = [d for d, index in enumerate(load.indices) if index.name in spatial]
         if kept:
-            yield Vote(node.output, spatial.index(str(load.indices[kept[-1]].name)), contraction=False)
-            yield Vote(load.buffer, kept[-1], contraction=False)
+            yield Vote(node.output, spatial.index(str(load.indices[kept[-1]].name)), strong=False)
+            yield Vote(load.buffer, kept[-1], strong=False)
 
 
 def _names(read: list[Load]) -> frozenset[str]:

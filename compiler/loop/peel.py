@@ -5,6 +5,7 @@ Where the extent of a vector or unrolled loop, or the test of a guard, is differ
     for v in 0..n: body    →    for v in 0..n: if v < n - 1: body (full tiles) else: body with v = n - 1 (short ones)
 
 so that both have constant extents: full tiles run without masks, edge tiles with constant ones, never in scalar code.
+The first iteration gets code of its own where a guard is different there (the left border of a padded window).
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
     match stmt:
         case For(var, extent, kind, body):
             inner = {**ranges, var: extent.limit}
-            new = _peel(body, inner) if kind in _COPIED else _split_last(var, extent, body, inner)
+            new = _peel(body, inner) if kind in _COPIED else _split_ends(var, extent, body, inner)
             return stmt if new is body else For(var, extent, kind, new)
         case Let(var, value, size, body):
-            new = _split_last(var, Extent(size), body, {**ranges, var: size})
+            new = _split_ends(var, Extent(size), body, {**ranges, var: size})
             return stmt if new is body else Let(var, value, size, new)
         case If(c, then, otherwise):
             a, b = _peel(then, ranges), _peel(otherwise, ranges)
@@ -61,34 +62,55 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
             assert_never(stmt)
 
 
-def _split_last(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int]) -> Stmt:
-    if extent.bound is not None or extent.limit < 2 or not _ragged(body, var, ranges):
+def _split_ends(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int]) -> Stmt:
+    first, last = (
+        _open_ends(body, var, ranges) if extent.bound is None and extent.limit > 1 else (False, False)
+    )
+    if not first and not last:
         return _peel(body, ranges)
-    last = extent.limit - 1
-    full = simplify_statement(body, {**ranges, var: last})
-    edge = simplify_statement(substitute_statement(body, {var: Index.of(last)}), ranges)
-    condition = Bound(Index.of(var), 0, last)
-    return If(condition, _peel(full, {**ranges, var: last}), _peel(edge, ranges))
+    start, stop = int(first), extent.limit - int(last)
+    middle = _middle(var, start, stop, body, ranges)
+    ends = [0] * first + [extent.limit - 1] * last
+    edges = [
+        _peel(simplify_statement(substitute_statement(body, {var: Index.of(end)}), ranges), ranges)
+        for end in ends
+    ]
+    otherwise = edges[-1] if len(edges) == 1 else If(Bound(Index.of(var), 0, 1), edges[0], edges[1])
+    return otherwise if middle is None else If(Bound(Index.of(var), start, stop), middle, otherwise)
 
 
-def _ragged(body: Stmt, var: str, ranges: Mapping[str, int]) -> bool:
-    """Whether something in the body is different at the end of `var` only: an extent, or the test of a guard."""
+def _middle(var: str, start: int, stop: int, body: Stmt, ranges: Mapping[str, int]) -> Stmt | None:
+    """The body for start <= var < stop; None where that is empty."""
+    if stop <= start:
+        return None
+    inner = {**ranges, var: stop}
+    if not start:
+        return _peel(simplify_statement(body, inner), inner)
+    moved, inner = f"{var}'", {**inner, f"{var}'": stop - start}
+    shifted = substitute_statement(body, {var: Index.of(moved) + start})
+    full = _peel(simplify_statement(shifted, inner), inner)
+    return Let(moved, Index.of(var) - start, stop - start, full)
+
+
+def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[bool, bool]:
+    """Whether an extent or a guard's test is different in the first, in the last iteration of `var` only."""
     inside = dict(ranges)
+    first = last = False
     for stmt in walk_statements(body):
         match stmt:
             case Let(name, _, extent, _):
                 inside[name] = extent
             case For(name, extent, kind, _):
                 inside[name] = extent.limit
-                if kind in _COPIED and _shorter(extent, var, inside):
-                    return True
+                last |= kind in _COPIED and _shorter(extent, var, inside)
             case Store(_, _, value):
-                tests = [b for e in walk(value) if isinstance(e, Guard) for b in e.bounds]
-                if any(_open_at_the_end(test, var, inside) for test in tests):
-                    return True
+                tests = {b for e in walk(value) if isinstance(e, Guard) for b in e.bounds}
+                for test in tests:
+                    at_first, at_last = _open(test, var, inside)
+                    first, last = first or at_first, last or at_last
             case _:
                 pass
-    return False
+    return first, last
 
 
 def _shorter(extent: Extent, var: str, ranges: Mapping[str, int]) -> bool:
@@ -98,8 +120,15 @@ def _shorter(extent: Extent, var: str, ranges: Mapping[str, int]) -> bool:
     return simplify_extent(extent, known).bound is not None
 
 
-def _open_at_the_end(test: Bound, var: str, ranges: Mapping[str, int]) -> bool:
-    """Whether a test depends on the other loops at the end of `var`, and always holds before."""
+def _open(test: Bound, var: str, ranges: Mapping[str, int]) -> tuple[bool, bool]:
+    """Whether a test is open in the first, in the last iteration of `var`, and holds in all others."""
     if var not in test.index.names() or not test.index.names() <= ranges.keys():
-        return False
-    return decide(test, ranges) is None and decide(test, {**ranges, var: ranges[var] - 1}) is True
+        return False, False
+    if decide(test, ranges) is not None:
+        return False, False
+    for ends in ((False, True), (True, False), (True, True)):
+        start, stop = int(ends[0]), ranges[var] - int(ends[1])
+        index = test.index.substitute({var: Index.of(var) + start})
+        if stop > start and decide(Bound(index, test.low, test.high), {**ranges, var: stop - start}):
+            return ends
+    return False, False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,7 @@ def test_a_guarded_load_reads_nothing_that_its_guard_forbids() -> None:
     space = build_space(workload, native_target(), 1)
     for assignment in space.enumerate(100):
         schedule = space.schedule(assignment)
-        assert "shufflevector" not in emit_nest(build_nest(workload, schedule), native_target())
+        ir = emit_nest(build_nest(workload, schedule), native_target())
+        assert re.search(r"= load <\d+ x float>", ir) is None, "a whole vector may reach past the guard"
         got = run_native(workload, schedule, operands)
         np.testing.assert_array_equal(got, np.pad(operands["x0"].T, ((3, 3), (0, 0))))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
+from compiler.graph.halo import zero_halos
 from compiler.graph.layout import Layout
 from compiler.scalar import Const, apply
 from tests.compiler.workload.graphs import GraphBuilder, bottleneck, load
@@ -53,11 +54,26 @@ def test_depthwise_and_grouped_convolutions_keep_channels_last() -> None:
 
 def test_a_window_alone_prefers_the_axis_that_it_does_not_slide_over() -> None:
     b = GraphBuilder()
-    scaled = b.relu(b.input("x", 1, 8, 6, 6))
+    x = b.input("x", 1, 8, 6, 6)
+    scaled = b.relu(b.relu(x))
     pooled = b.pool(scaled, 3, 1, 1)
     layouts = assign_layouts(b.graph(b.mean(pooled)))
-    assert layouts[scaled].order == NHWC
-    assert layouts[pooled].order == NHWC
+    assert layouts[pooled].is_plain, "beside the interface nothing is transposed for a window"
+
+
+def test_a_window_behind_a_convolution_keeps_its_order_up_to_the_interface() -> None:
+    b = GraphBuilder()
+    pooled = b.pool(b.conv(b.input("x", 1, 3, 8, 8), 8), 2, 2, 0)
+    assert wished_layouts(b.graph(pooled))[pooled].order == NHWC
+
+
+def test_a_depthwise_convolution_alone_stays_in_the_order_of_the_interface() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 1, 8, 6, 6)
+    depthwise = b.conv(x, 8, k=3, pad=1, groups=8)
+    graph = b.graph(depthwise)
+    assert wished_layouts(graph)[depthwise].is_plain
+    assert not zero_halos(graph), "a copy of an input only for its border is not worth it"
 
 
 def test_a_value_without_votes_is_plain() -> None:
