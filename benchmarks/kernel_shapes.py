@@ -1,101 +1,137 @@
-"""The shapes of `benchmarks.kernels`: one operator with bias and ReLU each, as an ONNX model with seeded weights."""
+"""The shapes of `benchmarks.kernels`, by group.
+
+contraction  matrix products and convolutions; algorithms with fewer multiplications are left out
+ragged       the same with extents, channels and windows that nothing divides
+winograd     3x3 convolutions by whatever algorithm the search finds best
+memory       operators that move more than they compute
+int8         products of bytes
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.kernel_models import (
+    batch_matmul,
+    channels_last,
+    convolution,
+    elementwise_chain,
+    gather,
+    gather_step,
+    integer_matmul,
+    matmul,
+    normalisation,
+    pool,
+    quantised_convolution,
+    quantised_matmul,
+    total,
+    transposed_convolution,
+    unary,
+)
+
+GROUPS = ("contraction", "ragged", "winograd", "memory", "int8")
+_WINDOWED = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LRN")
 
 
-def matmul(m: int, k: int, n: int) -> onnx.ModelProto:
-    """[m, k] x [k, n]."""
-    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
-    return _model(nodes, (m, k), (m, n), {"w": (k, n), "b": (n,)})
+@dataclass(frozen=True)
+class Shape:
+    """One single-operator model."""
+
+    name: str
+    group: str
+    make: Callable[[], onnx.ModelProto]
+
+    def save(self, folder: Path) -> Path:
+        """The ONNX file, as the peers run it: channels first."""
+        path = folder / f"{self.name}.onnx"
+        onnx.save(self.make(), path)
+        return path
+
+    def save_own_layout(self, folder: Path) -> Path:
+        """The ONNX file with input and output laid out as our kernels want them; for most operators the same."""
+        model = self.make()
+        if not any(node.op_type in _WINDOWED for node in model.graph.node):
+            return folder / f"{self.name}.onnx"
+        path = folder / f"{self.name}.last.onnx"
+        onnx.save(channels_last(model), path)
+        return path
 
 
-def convolution(
-    kernel: int, ic: int, oc: int, size: int, *, stride: int = 1, groups: int = 1, width: int | None = None
-) -> onnx.ModelProto:
-    """A square kernel over an image of `size` rows, padded so that stride 1 keeps the size."""
-    pad, columns = kernel // 2, width or size
-    attributes = {"kernel_shape": [kernel] * 2, "pads": [pad] * 4, "strides": [stride] * 2, "group": groups}
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["s"], **attributes),
-        helper.make_node("Relu", ["s"], ["y"]),
-    ]
-    out = [(n + 2 * pad - kernel) // stride + 1 for n in (size, columns)]
-    weights = {"w": (oc, ic // groups, kernel, kernel), "b": (oc,)}
-    return _model(nodes, (1, ic, size, columns), (1, oc, *out), weights)
+def _square(kernel: int, ic: int, oc: int, size: int, stride: int = 1, groups: int = 1) -> onnx.ModelProto:
+    return convolution(ic, oc, (size, size), (kernel, kernel), stride=stride, groups=groups)
 
 
-def dilated_1d(length: int, ic: int, oc: int) -> onnx.ModelProto:
-    """A 1-D convolution of 3 taps, 2 apart."""
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["s"], dilations=[2], pads=[2, 2])]
-    nodes.append(helper.make_node("Relu", ["s"], ["y"]))
-    return _model(nodes, (1, ic, length), (1, oc, length), {"w": (oc, ic, 3), "b": (oc,)})
+_MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
+    "contraction": {
+        **{f"mm_{m}x{k}x{n}": partial(matmul, m, k, n) for m, k, n in (
+            (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (512, 512, 512), (1024, 1024, 1024), (2048, 64, 2048),
+        )},
+        "conv7x7s2_3_64_224": partial(_square, 7, 3, 64, 224, 2),
+        **{f"conv3x3_{c}_{s}": partial(_square, 3, c, c, s) for c, s in ((64, 56), (128, 28), (256, 14), (512, 7))},
+        "conv1x1_256_64_56": partial(_square, 1, 256, 64, 56),
+        "conv1x1_64_256_56": partial(_square, 1, 64, 256, 56),
+        "conv1x1_1024_256_14": partial(_square, 1, 1024, 256, 14),
+        "conv1x1s2_256_512_56": partial(_square, 1, 256, 512, 56, 2),
+    },
+    "ragged": {
+        "conv3x3_37_53_29x31": partial(convolution, 37, 53, (29, 31), (3, 3)),
+        "conv3x3_3_27_72": partial(_square, 3, 3, 27, 72),
+        "conv3x3_5_7_5": partial(_square, 3, 5, 7, 5),
+        "conv3x3s2_37_53_57": partial(_square, 3, 37, 53, 57, 2),
+        "conv3x3d2_24_37_41": partial(convolution, 24, 37, (41, 41), (3, 3), dilation=2),
+        "conv3x3g3_36_60_19": partial(_square, 3, 36, 60, 19, 1, 3),
+        "conv3x3g4_48_80_15": partial(_square, 3, 48, 80, 15, 1, 4),
+        "conv5x5_12_37_23": partial(_square, 5, 12, 37, 23),
+        "conv1x7_53_41_17": partial(convolution, 53, 41, (17, 17), (1, 7)),
+        "conv1x1_27_37_31": partial(_square, 1, 27, 37, 31),
+        "conv1d_dilated_101x20_37": partial(convolution, 20, 37, (101,), (3,), dilation=2),
+        "conv1d_s2_211x37_53": partial(convolution, 37, 53, (211,), (5,), stride=2),
+        "conv3d_3_12_13x15x17": partial(convolution, 3, 12, (13, 15, 17), (3, 3, 3)),
+        "deconv3x3s2_27_12_17": partial(transposed_convolution, 27, 12, (17, 17), (3, 3), 2),
+        "mm_127x301x509": partial(matmul, 127, 301, 509),
+        "mm_7x13x11": partial(matmul, 7, 13, 11),
+        "mm_3x2039x17": partial(matmul, 3, 2039, 17),
+        "mv_1x1021x509": partial(matmul, 1, 1021, 509),
+        "bmm_5x37x29x53": partial(batch_matmul, 5, 37, 29, 53),
+        "bmm_12x67x64x67": partial(batch_matmul, 12, 67, 64, 67),
+    },
+    "winograd": {
+        f"winograd_{c}_{s}": partial(_square, 3, c, c, s) for c, s in ((64, 56), (128, 28), (256, 14), (512, 7))
+    },
+    "memory": {
+        "softmax_1536x128": partial(unary, "Softmax", (1536, 128)),
+        "layernorm_128x768": partial(normalisation, "LayerNormalization", (128, 768), (768,)),
+        "gelu_128x3072": partial(unary, "Gelu", (128, 3072)),
+        "maxpool3x3s2_64_112": partial(pool, "MaxPool", 64, 112, 3, 2),
+        "avgpool3x3_192_28": partial(pool, "AveragePool", 192, 28, 3, 1),
+        "globalavgpool_2048_7": partial(unary, "GlobalAveragePool", (1, 2048, 7, 7)),
+        "lrn5_64_56": partial(unary, "LRN", (1, 64, 56, 56), size=5),
+        "dw3x3s2_96_112": partial(_square, 3, 96, 96, 112, 2, 96),
+        "dw3x3_192_28": partial(_square, 3, 192, 192, 28, 1, 192),
+        "mv_1x4096x4096": partial(matmul, 1, 4096, 4096),
+        "transpose_768x512": partial(unary, "Transpose", (768, 512), perm=[1, 0]),
+        "transpose_heads_128x12x64": partial(unary, "Transpose", (128, 12, 64), perm=[1, 0, 2]),
+        "gather_128_of_5000x768": partial(gather, 5000, 768, 128),
+        "gather_step39_128_of_5000x768": partial(gather_step, 5000, 768, 128, 39),
+        "instancenorm_64_56": partial(normalisation, "InstanceNormalization", (1, 64, 56, 56), (64,)),
+        "groupnorm8_64_56": partial(normalisation, "GroupNormalization", (1, 64, 56, 56), (64,), num_groups=8),
+        "sum_last_1024x1024": partial(total, (1024, 1024), (1,)),
+        "sum_first_1024x1024": partial(total, (1024, 1024), (0,)),
+        "sum_all_1024x1024": partial(total, (1024, 1024), (0, 1)),
+        "chain_64_112": partial(elementwise_chain, (1, 64, 112, 112)),
+    },
+    "int8": {
+        "mm_int8_128x3072x768": partial(integer_matmul, 128, 3072, 768),
+        "mm_qdq_128x3072x768": partial(quantised_matmul, 128, 3072, 768),
+        "conv_qdq_3x3_128_28": partial(quantised_convolution, 3, 128, 128, 28),
+    },
+}  # fmt: skip
 
-
-def max_pool(channels: int, size: int) -> onnx.ModelProto:
-    """3x3 with stride 2."""
-    attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
-    out = (size - 1) // 2 + 1
-    node = helper.make_node("MaxPool", ["x"], ["y"], **attributes)
-    return _model([node], (1, channels, size, size), (1, channels, out, out), {})
-
-
-SHAPES: Mapping[str, Callable[[], onnx.ModelProto]] = {
-    "mm_128x768x768": lambda: matmul(128, 768, 768),
-    "mm_128x3072x768": lambda: matmul(128, 3072, 768),
-    "mm_128x768x3072": lambda: matmul(128, 768, 3072),
-    "mm_512x512x512": lambda: matmul(512, 512, 512),
-    "mm_1024x1024x1024": lambda: matmul(1024, 1024, 1024),
-    "mm_1x4096x4096": lambda: matmul(1, 4096, 4096),
-    "mm_2048x64x2048": lambda: matmul(2048, 64, 2048),
-    "mm_127x301x509": lambda: matmul(127, 301, 509),
-    "conv7x7s2_3_64_224": lambda: convolution(7, 3, 64, 224, stride=2),
-    "conv3x3_64_56": lambda: convolution(3, 64, 64, 56),
-    "conv3x3_128_28": lambda: convolution(3, 128, 128, 28),
-    "conv3x3_256_14": lambda: convolution(3, 256, 256, 14),
-    "conv3x3_512_7": lambda: convolution(3, 512, 512, 7),
-    "conv3x3_37_53_29x31": lambda: convolution(3, 37, 53, 29, width=31),
-    "conv3x3_3_27_72": lambda: convolution(3, 3, 27, 72),
-    "conv1x1_256_64_56": lambda: convolution(1, 256, 64, 56),
-    "conv1x1_64_256_56": lambda: convolution(1, 64, 256, 56),
-    "conv1x1_1024_256_14": lambda: convolution(1, 1024, 256, 14),
-    "conv1x1s2_256_512_56": lambda: convolution(1, 256, 512, 56, stride=2),
-    "dw3x3s2_96_112": lambda: convolution(3, 96, 96, 112, stride=2, groups=96),
-    "dw3x3_192_28": lambda: convolution(3, 192, 192, 28, groups=192),
-    "conv1d_dilated_101x20_37": lambda: dilated_1d(101, 20, 37),
-    "maxpool_64_112": lambda: max_pool(64, 112),
+SHAPES: Mapping[str, Shape] = {
+    name: Shape(name, group, make) for group, models in _MODELS.items() for name, make in models.items()
 }
-
-
-def save(name: str, folder: Path) -> Path:
-    """The ONNX file of a shape."""
-    path = folder / f"{name}.onnx"
-    onnx.save(SHAPES[name](), path)
-    return path
-
-
-def _model(
-    nodes: list[onnx.NodeProto],
-    input_shape: tuple[int, ...],
-    output_shape: tuple[int, ...],
-    weights: Mapping[str, tuple[int, ...]],
-) -> onnx.ModelProto:
-    rng = np.random.default_rng(0)
-    initialisers = [
-        numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) * 0.05, name)
-        for name, shape in weights.items()
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "kernel",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, input_shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, output_shape)],
-        initialisers,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)

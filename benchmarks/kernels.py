@@ -1,10 +1,11 @@
-"""Time single operators, default and tuned, beside the machine's peaks and other engines.
+"""Time single operators, default and tuned, beside the machine's ceilings and other engines (docs/benchmarks.md).
 
-    python -m benchmarks.kernels [SHAPE ...] [--threads 1] [--trials 64] [--seconds 2] [--json OUT] [--plot OUT.svg]
+    python -m benchmarks.kernels [PATTERN ...] [--group GROUP] [--threads 1,2] [--trials 64] [--seconds S]
+                                 [--time 2] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
 
-Per shape, in one run: the multiply-add peak of this moment, our kernel alone (its Task: default, tuned, share of the
-roofline; real operations only) and the whole one-operator model, layout conversions of its input and output included,
-in alternation with ONNX Runtime (and OpenVINO where it is installed).
+PATTERN is a name of a shape, or one with * and ?. --trials and --seconds bound the tuning of each shape, --time the
+turns in which it is timed. --check exits 1 where a bar is missed. The build times of a network's candidates are taken
+when every group is, or with --group build.
 """
 
 from __future__ import annotations
@@ -14,93 +15,136 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import luthier
-from benchmarks.kernel_shapes import SHAPES, save
-from benchmarks.models import bench_model
+from benchmarks.bars import Bar, bars, best_peer, bound_share, peak_share, peer_ratio
+from benchmarks.build_time import build_times
+from benchmarks.kernel_run import ENGINES, RunOptions, run_shape
+from benchmarks.kernel_shapes import GROUPS, SHAPES, Shape
 from benchmarks.roofline_plot import roofline_svg
-from compiler.target import native_target
-from luthier.bench.engines import PEERS
-from luthier.build import make_options
-from workers.peaks import measure_peaks
+from compiler.target import native_target, usable_cores
+from workers.device import describe_device, device_json
+
+_BUILD = "build"
 
 
 def main() -> None:
     """Time what the arguments ask for; a table on stderr, JSON and a plot into files."""
     arguments = _arguments()
+    peers = _peers(skip=arguments.skip_peers)
     rows = []
-    for row in _rows(arguments):
+    for row in _rows(arguments, peers):
         rows.append(row)
-        _show(row)
-    shares = [row["peak_share"] for row in rows if row["peak_share"]]
-    print(f"median share of the peak {np.median(shares):.2f}, worst {min(shares):.2f}", file=sys.stderr)
+        print(table_line(row), file=sys.stderr, flush=True)
+    everything = not arguments.shapes and arguments.group is None
+    builds = build_times(native_target(), 1) if everything or arguments.group == _BUILD else None
+    found = bars(rows, builds)
+    _summary(found)
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+        document = {
+            "device": device_json(describe_device()),
+            "rows": rows,
+            "builds": builds,
+            "bars": [{**vars(bar), "met": bar.met} for bar in found],
+        }
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     if arguments.plot:
         arguments.plot.write_text(roofline_svg(rows))
+    if arguments.check and any(bar.met is False for bar in found):
+        sys.exit(1)
 
 
-def bench_kernel(
-    name: str, folder: Path, arguments: argparse.Namespace, peers: Sequence[str]
-) -> dict[str, Any]:
-    """One row; the Task that counts is the one with the most operations."""
-    path = save(name, folder)
-    database = f"sqlite:///{folder / 'log.db'}"
-    report = luthier.tune(path, trials=arguments.trials, threads=arguments.threads, database=database)
-    task = max(report.tasks, key=lambda t: (t.gflops or 0.0) * (t.tuned_us or 0.0))
-    peaks = measure_peaks(native_target(), arguments.threads)
-    model = bench_model(
-        path, make_options(threads=arguments.threads, database=database), peers, arguments.seconds
+def select(patterns: Sequence[str], group: str | None) -> list[Shape]:
+    """The shapes of a group that match a pattern; raises InputError where there are none."""
+    found = [
+        shape
+        for shape in SHAPES.values()
+        if (group is None or shape.group == group)
+        and (not patterns or any(fnmatch(shape.name, p) for p in patterns))
+    ]
+    if not found and group != _BUILD:
+        msg = f"no shape matches {' '.join(patterns) or group}; the shapes are {', '.join(SHAPES)}"
+        raise luthier.InputError(msg)
+    return found
+
+
+def table_line(row: Mapping[str, Any]) -> str:
+    """One line for people."""
+    name = f"{row['shape']:<30} {row['threads']}t"
+    if "refused" in row:
+        return f"{name}  refused: {row['refused']}"
+    kernel, model = row["kernel"], row["model"]
+    times = "  ".join(f"{engine} {figures['median_us']:.1f}" for engine, figures in model.items())
+    best, share = best_peer(row), peak_share(row)
+    ratio = "" if best is None else f"  {best[0]}/ours {peer_ratio(row):.2f}"
+    refused = "".join(f"  [{reason}]" for reason in row["refused_peers"].values())
+    return (
+        f"{name}  kernel us: default {_spread(kernel['default'])} tuned {_spread(kernel['tuned'])}  "
+        f"bound {row['bound_us']:.1f} by {row['bound_by']} share {bound_share(row):.2f}  "
+        f"peak {row['ceilings']['multiply_add'] / 1e9:.0f} GFLOP/s share {share:.2f}  "
+        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{refused}"
     )
-    peak = peaks.operations_per_s / 1e9
-    return {
-        "shape": name,
-        "threads": arguments.threads,
-        "task": task.name,
-        "peak_gflops": peak,
-        "default_us": task.untuned_us,
-        "tuned_us": task.tuned_us,
-        "gflops": task.gflops,
-        "peak_share": None if task.gflops is None else task.gflops / peak,
-        "roofline_fraction": task.roofline_fraction,
-        "model_ms": {engine: figures["median_ms"] for engine, figures in model["engines"].items()},
-        "error": model["engines"]["tuned"]["max_relative_error"],
-    }
 
 
-def _rows(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    peers = [name for name in PEERS if find_spec(name) is not None]
-    for name in arguments.shapes or SHAPES:
-        with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
-            yield bench_kernel(name, Path(folder), arguments, peers)
+def _spread(figures: Mapping[str, float]) -> str:
+    return f"{figures['median_us']:.1f} ({figures['p10_us']:.1f}..{figures['p90_us']:.1f})"
 
 
-def _show(row: Mapping[str, Any]) -> None:
-    times = "  ".join(f"{engine} {ms:.4f}" for engine, ms in row["model_ms"].items())
+def _summary(found: Sequence[Bar]) -> None:
     print(
-        f"{row['shape']:<26} default {row['default_us']:9.1f} us  tuned {row['tuned_us']:9.1f} us  "
-        f"{row['gflops']:7.1f} of {row['peak_gflops']:.0f} GFLOP/s  roofline {row['roofline_fraction']:.2f}  "
-        f"model ms: {times}  error {row['error']:.0e}",
-        file=sys.stderr,
-        flush=True,
+        "\nkernel: ours alone, unpadded input in its own layout, bias and ReLU included; against the ceilings"
     )
+    print("whole model: one operator, channels first, called from Python; against the same model in a peer")
+    for bar in found:
+        print(bar.line())
+
+
+def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    for shape in select(arguments.shapes, arguments.group):
+        for threads in arguments.threads:
+            options = RunOptions(
+                native_target(), threads, arguments.trials, arguments.seconds, arguments.time, peers
+            )
+            with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
+                yield run_shape(shape, Path(folder), options)
+
+
+def _peers(*, skip: bool) -> tuple[str, ...]:
+    """The installed engines; a loud note for each that is missing."""
+    if skip:
+        return ()
+    for name in ENGINES:
+        if find_spec(name) is None:
+            print(f"NOTE: {name} is not installed; no row compares with it", file=sys.stderr)
+    return tuple(name for name in ENGINES if find_spec(name) is not None)
+
+
+def _thread_counts(text: str) -> list[int]:
+    counts = [int(number) for number in text.split(",")]
+    if not all(1 <= count <= usable_cores() for count in counts):
+        msg = f"{text} threads; this machine has {usable_cores()} cores"
+        raise argparse.ArgumentTypeError(msg)
+    return counts
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("shapes", nargs="*", metavar="SHAPE")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("shapes", nargs="*", metavar="PATTERN")
+    parser.add_argument("--group", choices=(*GROUPS, _BUILD))
+    parser.add_argument("--threads", type=_thread_counts, default=[1])
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=2.0, help="per shape, for whole models")
+    parser.add_argument("--seconds", type=float, help="of tuning, per shape")
+    parser.add_argument("--time", type=float, default=2.0, metavar="SECONDS", help="of timing, per shape")
+    parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--json", type=Path, metavar="OUT")
     parser.add_argument("--plot", type=Path, metavar="OUT.svg")
+    parser.add_argument("--check", action="store_true")
     return parser.parse_args()
 
 

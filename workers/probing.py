@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from compiler.codegen.kernel import Kernel
-from compiler.codegen.probes import multiply_add_operations, multiply_add_probe, read_probe
+from compiler.codegen.probes import arithmetic_probe, multiply_add_operations, read_probe
 from compiler.runtime.loader import LoadedKernel
 from compiler.target import Target, target_from_json
 from workers import sandbox
@@ -24,7 +24,7 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
     header = request.header
     reply(Frame(sandbox.enter(header["limits"])))
     target, threads = target_from_json(header["target"]), int(header["threads"])
-    seconds = _best_s(multiply_add_probe(target, threads), threads)
+    seconds = _best_s(arithmetic_probe(target, threads, "multiply_add"), threads)
     reads = []
     for limit, size in _sizes(target, threads):
         kernel = read_probe(target, threads, size)

@@ -1,10 +1,14 @@
 """Probes: kernels that measure what a machine can do, emitted like every other, so that they use its widest vectors.
 
-multiply-add    independent vector accumulators, as many as the registers hold     -> operations a second
-read            one pass over a buffer with eight accumulators                      -> bytes a second
+multiply_add    independent vector accumulators, as many as the registers hold     -> operations a second
+issue           multiply-adds and integer instructions side by side                -> vector instructions a second
+divide          divisions alone                                                    -> vector divisions a second
+read            one pass over a buffer with eight accumulators                     -> bytes a second
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_object
@@ -13,32 +17,42 @@ from compiler.dtype import DType
 from compiler.target import Target
 
 ROUNDS = 20_000
-"""Iterations of the multiply-add probe's loop: about a tenth of a millisecond."""
+"""Iterations of an arithmetic probe's loop: about a tenth of a millisecond."""
 _READ_ACCUMULATORS = 8
 _SPARE_REGISTERS = 4
+
+ARITHMETIC: Mapping[str, tuple[str, ...]] = {
+    "multiply_add": ("fma",),
+    "issue": ("fma", "fma", "integer"),
+    "divide": ("divide",),
+}
+"""What the accumulators of each arithmetic probe do, in turn. Where integer and float units stand side by side, the
+mix keeps both busy; the integer chains are short and do two instructions a round, so that half of all are theirs."""
+_INSTRUCTIONS = {"fma": 1, "integer": 2, "divide": 1}
+
+
+def probe_instructions(target: Target, threads: int, kind: str) -> int:
+    """Vector instructions of one run of an arithmetic probe."""
+    return ROUNDS * threads * sum(_INSTRUCTIONS[step] for step in _steps(target, kind))
 
 
 def multiply_add_operations(target: Target, threads: int) -> int:
     """Floating-point operations of one run of the multiply-add probe."""
-    return 2 * ROUNDS * threads * _accumulators(target) * target.lanes(4)
+    return 2 * target.lanes(4) * probe_instructions(target, threads, "multiply_add")
 
 
-def multiply_add_probe(target: Target, threads: int) -> Kernel:
-    """A kernel whose only parameter takes one vector per thread."""
+def arithmetic_probe(target: Target, threads: int, kind: str) -> Kernel:
+    """A kernel whose only parameter takes one vector per thread; `kind` is a name of ARITHMETIC."""
     lanes = target.lanes(4)
     vector = llvm_type(DType.F32, lanes)
-    fma = f"@llvm.fma.{suffix(DType.F32, lanes)}"
-    factor, addend = literal(0.999, DType.F32, lanes), literal(0.001, DType.F32, lanes)
-    names = [f"%a{i}" for i in range(_accumulators(target))]
+    steps = _steps(target, kind)
+    names = [f"%a{i}" for i in range(len(steps))]
     phis = [
         f"  {n} = phi {vector} [ {literal(1.0 + i, DType.F32, lanes)}, %entry ], [ {n}.n, %loop ]"
         for i, n in enumerate(names)
     ]
-    steps = [
-        f"  {n}.n = call {vector} {fma}({vector} {n}, {vector} {factor}, {vector} {addend})" for n in names
-    ]
     body = [
-        f"declare {vector} {fma}({vector}, {vector}, {vector})",
+        f"declare {vector} @llvm.fma.{suffix(DType.F32, lanes)}({vector}, {vector}, {vector})",
         "define void @probe(ptr %out, i64 %begin, i64 %end) {",
         "entry:",
         "  %idle = icmp sge i64 %begin, %end",
@@ -46,7 +60,7 @@ def multiply_add_probe(target: Target, threads: int) -> Kernel:
         "loop:",
         *phis,
         "  %i = phi i64 [ 0, %entry ], [ %i.n, %loop ]",
-        *steps,
+        *(line for name, step in zip(names, steps, strict=True) for line in _step(step, name, lanes)),
         "  %i.n = add i64 %i, 1",
         f"  %more = icmp slt i64 %i.n, {ROUNDS}",
         "  br i1 %more, label %loop, label %sum",
@@ -58,6 +72,28 @@ def multiply_add_probe(target: Target, threads: int) -> Kernel:
     ]
     param = Param("out", "output", (threads * lanes,), DType.F32)
     return Kernel("probe", emit_object("\n".join(body), target), (param,), (threads,))
+
+
+def _steps(target: Target, kind: str) -> list[str]:
+    turns = ARITHMETIC[kind]
+    return [turns[i % len(turns)] for i in range(_accumulators(target))]
+
+
+def _step(step: str, name: str, lanes: int) -> list[str]:
+    """One round of an accumulator."""
+    vector, integers = llvm_type(DType.F32, lanes), llvm_type(DType.I32, lanes)
+    factor, addend = literal(0.999, DType.F32, lanes), literal(0.001, DType.F32, lanes)
+    if step == "fma":
+        call = f"call {vector} @llvm.fma.{suffix(DType.F32, lanes)}"
+        return [f"  {name}.n = {call}({vector} {name}, {vector} {factor}, {vector} {addend})"]
+    if step == "divide":
+        return [f"  {name}.n = fdiv {vector} {name}, {literal(1.001, DType.F32, lanes)}"]
+    return [
+        f"  {name}.b = bitcast {vector} {name} to {integers}",
+        f"  {name}.s = add {integers} {name}.b, {literal(12345, DType.I32, lanes)}",
+        f"  {name}.x = xor {integers} {name}.s, {literal(54321, DType.I32, lanes)}",
+        f"  {name}.n = bitcast {integers} {name}.x to {vector}",
+    ]
 
 
 def read_probe(target: Target, threads: int, size_bytes: int) -> Kernel:

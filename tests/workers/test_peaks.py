@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.codegen.probes import multiply_add_probe, read_probe
+from compiler.codegen.probes import ARITHMETIC, arithmetic_probe, read_probe
 from compiler.target import PRESETS, native_target
 from tests.compiler.workloads import add_relu, matmul
 from workers.peaks import Peaks, measure_peaks
@@ -18,7 +18,8 @@ def test_peaks_of_this_machine() -> None:
 
 def test_every_target_has_probes() -> None:
     for target in PRESETS.values():
-        assert multiply_add_probe(target, 2).parallel_extents == (2,)
+        for kind in ARITHMETIC:
+            assert arithmetic_probe(target, 2, kind).parallel_extents == (2,)
         assert read_probe(target, 2, 1 << 16).params[0].size_bytes == 1 << 16
 
 

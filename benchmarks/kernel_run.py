@@ -1,0 +1,176 @@
+"""One shape: tune it, then time our kernels, the whole model, the peers and the machine's ceilings in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ceilings import Probes
+from benchmarks.kernel_shapes import Shape
+from benchmarks.own_kernels import OwnKernels, kernel_subgraphs
+from benchmarks.torch_engine import TorchEngine
+from benchmarks.turns import Sampler, Times, take_turns, timed
+from benchmarks.work import Work, count_work
+from compiler.errors import InputError, LuthierError
+from compiler.graph.pipeline import optimise
+from compiler.pipeline import compile_program, load_graph, lower
+from compiler.runtime.module import Module
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.source import NoSource, ScheduleSource
+from compiler.schedule.steps import Algorithm
+from compiler.space.rules import build_space
+from compiler.space.space import SearchSpace
+from compiler.target import Target, usable_cores
+from compiler.workload.program import Program
+from luthier.bench.engines import PEERS, Arrays, Engine
+from luthier.bench.reference import float64_outputs, make_inputs, relative_error
+from service.db.upgrade import open_database
+from service.records.log import SqlTuningLog
+from service.records.source import SqlScheduleSource, task_error_budget
+from tuner.options import SessionOptions
+from tuner.session import TuningSession
+from tuner.task import Task
+from workers.local import LocalBuilder, LocalRunner
+
+ENGINES: Mapping[str, Callable[[Path, Arrays, int], Engine]] = {**PEERS, "torch": TorchEngine}
+_DIRECT = "direct"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a shape is tuned and timed.
+
+    Attributes:
+        trials, tuning_s: bounds of the tuning of one shape; None for none.
+        seconds: how long the turns last, five rounds at least.
+        peers: names of ENGINES.
+    """
+
+    target: Target
+    threads: int
+    trials: int | None
+    tuning_s: float | None
+    seconds: float
+    peers: tuple[str, ...]
+
+
+def run_shape(shape: Shape, folder: Path, options: RunOptions) -> dict[str, Any]:
+    """The row of a shape; where the compiler refuses it, only the reason."""
+    row: dict[str, Any] = {"shape": shape.name, "group": shape.group, "threads": options.threads}
+    path = shape.save(folder)
+    try:
+        graph = load_graph(path)
+        own = lower(load_graph(shape.save_own_layout(folder)))
+        program, work = lower(graph), count_work(optimise(graph))
+    except LuthierError as error:
+        return {**row, "refused": str(error)}
+    with _tuned(shape, [own, program], folder, options) as source:
+        return {**row, **_measure(path, own, program, work, source, options)}
+
+
+@contextmanager
+def _tuned(
+    shape: Shape, programs: list[Program], folder: Path, options: RunOptions
+) -> Iterator[ScheduleSource]:
+    """What tuning every Task of the programs found."""
+    workloads = {s.workload.digest: s for p in programs for s in p.subgraphs}
+    tasks = [
+        Task(s.workload, options.target, options.threads, 1, s.name, task_error_budget(None))
+        for s in workloads.values()
+    ]
+
+    def space(task: Task) -> SearchSpace:
+        full = build_space(task.workload, task.target, task.threads)
+        return full if shape.group == "winograd" else direct_only(full)
+
+    with closing(open_database(f"sqlite:///{folder / f'{shape.name}.{options.threads}.db'}")) as database:
+        log = SqlTuningLog(database)
+        log.put_tasks(tasks)
+        session_options = SessionOptions(trials=options.trials, seconds=options.tuning_s)
+        with closing(LocalBuilder(processes=usable_cores())) as builder, closing(LocalRunner()) as runner:
+            TuningSession(tasks, builder, runner, log, session_options, spaces=space).run()
+        yield SqlScheduleSource(log)
+
+
+def direct_only(space: SearchSpace) -> SearchSpace:
+    """The schedules of a space that do every multiplication of the definition."""
+    return replace(
+        space,
+        legal=lambda values: values.get("algorithm", _DIRECT) == _DIRECT and space.legal(values),
+        starts=tuple(a for a in space.starts if space.values(a).get("algorithm", _DIRECT) == _DIRECT),
+    )
+
+
+def _measure(
+    path: Path, own: Program, program: Program, work: Work, source: ScheduleSource, options: RunOptions
+) -> dict[str, Any]:
+    target, threads = options.target, options.threads
+    with ExitStack() as stack:
+        subgraphs = kernel_subgraphs(own, own_layout=own.inputs.keys() != program.inputs.keys())
+        sources = {"default": NoSource(), "tuned": source}
+        kernels = {
+            name: stack.enter_context(closing(OwnKernels(own, subgraphs, target, threads, s)))
+            for name, s in sources.items()
+        }
+        modules = {
+            name: stack.enter_context(closing(compile_program(program, target, threads, s)))
+            for name, s in sources.items()
+        }
+        inputs = make_inputs(modules["tuned"].inputs)
+        engines, refused = _peers(path, inputs, options)
+        probes = stack.enter_context(closing(Probes(target, threads)))
+        contenders: dict[str, Sampler] = {f"probe {k}": s for k, s in probes.samplers.items()}
+        contenders |= {f"kernel {k}": s for k, s in kernels.items()}
+        contenders |= {f"model {k}": timed(_runner(m, inputs)) for k, m in modules.items()}
+        contenders |= {f"peer {k}": timed(e.run) for k, e in engines.items()}
+        times = take_turns(contenders, options.seconds, settle=threads > 1 and bool(engines))
+        reference = float64_outputs(program, inputs)
+        outputs = {"luthier": modules["tuned"].run(inputs), **{k: e.run() for k, e in engines.items()}}
+    ceilings = probes.ceilings({k: times[f"probe {k}"].median_s for k in probes.samplers})
+    bound_s, limit = work.bound(ceilings)
+    return {
+        "tasks": [s.name for s in subgraphs],
+        "algorithms": _algorithms(kernels["tuned"].schedules.values()),
+        "multiply_adds": work.multiply_adds,
+        "operations": work.operations,
+        "bytes": work.bytes,
+        "ceilings": dict(ceilings.rates),
+        "bound_us": bound_s * 1e6,
+        "bound_by": limit,
+        "kernel": _figures(times, "kernel "),
+        "model": {**_figures(times, "model "), **_figures(times, "peer ")},
+        "versions": {name: engine.version for name, engine in engines.items()},
+        "refused_peers": refused,
+        "errors": {name: relative_error(arrays, reference) for name, arrays in outputs.items()},
+    }
+
+
+def _algorithms(schedules: Iterable[Schedule]) -> list[str]:
+    """Algorithms other than the definition's own that the schedules use."""
+    return [
+        f"{s.name}{s.parameters}"
+        for schedule in schedules
+        for s in schedule.steps
+        if isinstance(s, Algorithm)
+    ]
+
+
+def _runner(module: Module, inputs: Arrays) -> Callable[[], object]:
+    return lambda: module.run(inputs)
+
+
+def _peers(path: Path, inputs: Arrays, options: RunOptions) -> tuple[dict[str, Engine], dict[str, str]]:
+    engines, refused = {}, {}
+    for name in options.peers:
+        try:
+            engines[name] = ENGINES[name](path, inputs, options.threads)
+        except InputError as error:
+            refused[name] = str(error)
+    return engines, refused
+
+
+def _figures(times: Mapping[str, Times], prefix: str) -> dict[str, dict[str, float]]:
+    return {name.removeprefix(prefix): t.to_json() for name, t in times.items() if name.startswith(prefix)}

@@ -1,0 +1,73 @@
+"""Samples of several contenders taken in turns, so that a drifting clock slows all of them alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+Sampler = Callable[[int], float]
+"""Seconds per run, over so many runs."""
+
+_SAMPLE_S = 0.01
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 200
+_SETTLE_S = 0.1
+"""Idle threads of another engine spin for that long and take a core away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds per run."""
+
+    samples_s: tuple[float, ...]
+
+    @property
+    def median_s(self) -> float:
+        """What ratios are made of."""
+        return float(np.median(self.samples_s))
+
+    def to_json(self) -> dict[str, float]:
+        """Microseconds: the median, and what 10 and 90 percent of the samples do not pass."""
+        low, middle, high = np.percentile(self.samples_s, (10, 50, 90)) * 1e6
+        return {"median_us": float(middle), "p10_us": float(low), "p90_us": float(high)}
+
+
+def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle: bool) -> dict[str, Times]:
+    """Sample all for about so long in all, and five rounds at least; the order turns by one each round.
+
+    A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle`: pause before each
+    turn, which contenders with threads of their own need.
+    """
+    names = list(contenders)
+    runs = {name: _runs(contenders[name]) for name in names}
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    deadline = time.perf_counter() + seconds
+    for number in range(_MAX_ROUNDS):
+        if number >= _MIN_ROUNDS and time.perf_counter() > deadline:
+            break
+        turn = number % len(names)
+        for name in (*names[turn:], *names[:turn]):
+            if settle:
+                time.sleep(_SETTLE_S)
+            contenders[name](1)
+            samples[name].append(contenders[name](runs[name]))
+    return {name: Times(tuple(taken)) for name, taken in samples.items()}
+
+
+def timed(run: Callable[[], object]) -> Sampler:
+    """A Sampler of a Python call."""
+
+    def sample(runs: int) -> float:
+        start = time.perf_counter()
+        for _ in range(runs):
+            run()
+        return (time.perf_counter() - start) / runs
+
+    return sample
+
+
+def _runs(sampler: Sampler) -> int:
+    sampler(1)
+    return max(1, int(_SAMPLE_S / max(1e-9, min(sampler(1), sampler(1)))))

@@ -1,0 +1,63 @@
+"""Shapes are models that run, and a row has every figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.kernel_models import channels_last, convolution
+from benchmarks.kernel_run import RunOptions, direct_only, run_shape
+from benchmarks.kernel_shapes import SHAPES
+from compiler.pipeline import load_graph, lower
+from compiler.space.rules import build_space
+from compiler.target import native_target
+from luthier.bench.reference import float64_outputs
+from tests.compiler.workloads import convolution as workload_of_convolution
+
+
+def test_a_row_has_kernels_models_and_ceilings(tmp_path: Path) -> None:
+    options = RunOptions(native_target(), 1, trials=2, tuning_s=None, seconds=0.05, peers=())
+    row = run_shape(SHAPES["conv3x3_5_7_5"], tmp_path, options)
+    assert row["tasks"] == ["copy 5x5x5", "conv 3x3 5->7 @5x5 +add+max"]
+    assert row["multiply_adds"] == 5 * 7 * 13**2
+    assert row["errors"]["luthier"] < 1e-5
+    assert {"default", "tuned"} == set(row["kernel"]) == set(row["model"])
+    assert all(0 < f["p10_us"] <= f["median_us"] <= f["p90_us"] for f in row["kernel"].values())
+    assert row["bound_us"] > 0
+    assert row["ceilings"]["l1"] > 1e9
+
+
+def test_a_model_that_the_compiler_refuses_gives_its_reason(tmp_path: Path) -> None:
+    options = RunOptions(native_target(), 1, trials=2, tuning_s=None, seconds=0.05, peers=())
+    row = run_shape(SHAPES["gather_128_of_5000x768"], tmp_path, options)
+    assert "int64" in row["refused"] or "Gather" in row["refused"]
+
+
+def test_channels_last_is_the_same_operator() -> None:
+    model = convolution(3, 5, (4, 6), (3, 3))
+    first, last = lower(load_graph(model)), lower(load_graph(channels_last(model)))
+    x = np.random.default_rng(0).standard_normal((1, 3, 4, 6))
+    expected = float64_outputs(first, {"x": x})["y"]
+    actual = float64_outputs(last, {"x.last": x.transpose(0, 2, 3, 1)})["y.last"]
+    np.testing.assert_allclose(actual.transpose(0, 3, 1, 2), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_direct_space_has_no_other_algorithm() -> None:
+    workload = workload_of_convolution(8, 16, 16, 3)
+    full = build_space(workload, native_target(), 1)
+    direct = direct_only(full)
+    assert any(knob.name == "algorithm" for knob in full.knobs)
+    assert direct.is_legal(direct.default)
+    chosen = {direct.values(a)["algorithm"] for a in direct.enumerate(200)}
+    assert chosen == {"direct"}
+    assert all(direct.values(a)["algorithm"] == "direct" for a in direct.starts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n, s in SHAPES.items() if s.group in ("ragged", "memory")])
+def test_every_shape_computes_what_its_definition_says(name: str, tmp_path: Path) -> None:
+    options = RunOptions(native_target(), 1, trials=1, tuning_s=None, seconds=0.05, peers=())
+    row = run_shape(SHAPES[name], tmp_path, options)
+    assert "refused" in row or row["errors"]["luthier"] < 1e-4
