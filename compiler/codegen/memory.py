@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
+from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, Linear
 from compiler.codegen.transpose import transpose
@@ -12,13 +13,24 @@ from compiler.codegen.types import Value, llvm_type, suffix
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
 from compiler.scalar import Load
+from compiler.target import Target
 
 
 class Memory:
     """Emits accesses. `pointers`: SSA name of each global buffer."""
 
-    def __init__(self, out: Emitter, indices: Indices, pointers: Mapping[str, str]) -> None:
-        """Start without slots."""
+    def __init__(
+        self,
+        out: Emitter,
+        indices: Indices,
+        pointers: Mapping[str, str],
+        target: Target,
+        written: Set[str],
+    ) -> None:
+        """Start without slots. `written`: buffers that this function stores to; others keep what was read."""
+        self._written = written
+        # AVX2 masks 4 and 8 bytes; targets without masks have LLVM go lane by lane for those as well.
+        self._masked_bytes = 1 if "avx512bw" in target.features else 4
         self._out, self._indices, self._pointers = out, indices, pointers
         self._slots: dict[tuple[str, int, int], str] = {}
         self._linear: dict[int, tuple[Load, Linear]] = {}
@@ -41,7 +53,7 @@ class Memory:
         if buffer.scope == "register":
             slot = self._slot(buffer, linear, lanes)
             return Value(self._out.read_slot(slot, kind, _slot_align(buffer, lanes)), buffer.dtype, lanes)
-        if buffer.role not in ("input", "constant"):
+        if buffer.name in self._written:
             return Value(self._load_memory(buffer, linear, lanes), buffer.dtype, lanes)
         key = ("load", buffer.name, linear, self._indices.active)
         known = self._out.remembered(key)
@@ -49,11 +61,21 @@ class Memory:
             known = self._out.remember(key, self._load_memory(buffer, linear, lanes))
         return Value(known, buffer.dtype, lanes)
 
+    def load_plain(self, buffer: Buffer, linear: Linear, kind: str) -> str:
+        """Neighbouring elements as one value of an LLVM type, without a mask."""
+        key = ("plain", buffer.name, linear, kind)
+        known = None if buffer.name in self._written else self._out.remembered(key)
+        if known is None:
+            pointer = self._pointer(buffer, linear)
+            found = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
+            known = self._out.remember(key, found)
+        return known
+
     def load_transposed(self, load: Load, buffer: Buffer, linear: Linear) -> Value | None:
         """A vector whose lanes are far apart, as a column of a block that is read by rows; None where there is none."""
         lanes, active = self._indices.lanes, self._indices.active
         place = self._indices.place_in_block(self._linear[id(load)][1], lanes)
-        if place is None or lanes < 2 or buffer.role not in ("input", "constant"):
+        if place is None or lanes < 2 or buffer.name in self._written:
             return None
         start = replace(linear, const=linear.const - place)
         key = ("column", buffer.name, start, active)
@@ -77,6 +99,9 @@ class Memory:
         if not value.lanes or self._indices.active == value.lanes:
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
             return
+        if buffer.dtype.size_bytes < self._masked_bytes:
+            store_first(self._out, pointer, value, self._indices.active)
+            return
         function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"
         bits = f"<{value.lanes} x i1>"
         self._out.declarations.add(f"declare void {function}({value.llvm_type}, ptr, i32 immarg, {bits})")
@@ -89,6 +114,8 @@ class Memory:
         # A packed constant is padded to whole vectors: its edge needs no mask.
         if not lanes or self._indices.active == lanes or buffer.packing is not None:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
+        if buffer.dtype.size_bytes < self._masked_bytes:
+            return load_first(self._out, pointer, buffer.dtype, lanes, self._indices.active)
         function = f"@llvm.masked.load.{suffix(buffer.dtype, lanes)}.p0"
         bits = f"<{lanes} x i1>"
         self._out.declarations.add(f"declare {kind} {function}(ptr, i32 immarg, {bits}, {kind})")
