@@ -28,6 +28,16 @@ def in_double(function: Function) -> Function:
     return evaluate
 
 
+def divide(x: Array, y: Array) -> Array:
+    """X / y; of integers the quotient without its fraction, as C and ONNX divide."""
+    kind = np.result_type(x, y)
+    if kind.kind not in "iu":
+        return np.asarray(np.divide(x, y))[()]
+    quotient = np.floor_divide(x, y)
+    inexact = (np.remainder(x, y) != 0) & ((np.asarray(x) < 0) != (np.asarray(y) < 0))
+    return np.asarray(quotient + inexact).astype(kind)[()]
+
+
 def sigmoid(x: Array) -> Array:
     """1 / (1 + exp(-x)); an overflowing exp gives 0."""
     result: Array = 1.0 / (1.0 + np.exp(-x))

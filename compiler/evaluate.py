@@ -3,6 +3,7 @@
 This is the reference of constant folding, verification and tests, so it must be right first, and fast enough for
 the layers of a real network in float64: loads with affine indices become strided views, a sum over a product
 becomes one matrix product per pair of factors, anything else is evaluated on a grid, in pieces of bounded size.
+Whole numbers are exact: they are computed in their own types and wrap around.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from compiler.dtype import DType
 from compiler.grid import Array, Grid, index_arrays
 from compiler.index import Index
 from compiler.scalar import OPS, REDUCERS, Apply, Expr, Guard, Load, Pick, loads, substitute, walk
@@ -22,6 +24,9 @@ from compiler.symbol import Axis
 
 _PIECE = 1 << 22
 """Elements of the largest intermediate array of one piece (32 MiB in float64)."""
+
+_EXACT = 1 << 53
+"""Whole numbers below it are exact in float64."""
 
 
 class Computation(Protocol):
@@ -53,6 +58,8 @@ class Buffer(Protocol):
     def name(self) -> str: ...  # noqa: D102
     @property
     def sizes(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def dtype(self) -> DType: ...  # noqa: D102
 
 
 class StagedComputation(Protocol):
@@ -69,18 +76,18 @@ class StagedComputation(Protocol):
 def evaluate_compute(
     compute: Computation, buffers: Mapping[str, Array], dtype: npt.DTypeLike = np.float64
 ) -> Array:
-    """Values over `compute.axes`, computed and accumulated in `dtype`.
+    """Values over `compute.axes`; floats are computed and accumulated in `dtype`, whole numbers in their own types.
 
     Args:
         compute: static extents only.
         buffers: array of every value that the body loads, in the shape that its indices address.
-        dtype: type of the arithmetic and of the result.
+        dtype: type of the arithmetic with floats and of a float result.
 
     Raises:
         CompileError: a load outside any Guard leaves its buffer.
         InputError: an extent is symbolic.
     """
-    arrays = {load.buffer: np.asarray(buffers[load.buffer], dtype=dtype) for load in loads(compute.body)}
+    arrays = {load.buffer: _as_operand(buffers[load.buffer], dtype) for load in loads(compute.body)}
     region = _Region(
         axes=tuple((a.name, a.size) for a in compute.axes),
         reduce_axes=tuple((a.name, a.size) for a in compute.reduce_axes),
@@ -91,6 +98,12 @@ def evaluate_compute(
         return np.asarray(_evaluate(region, arrays, np.dtype(dtype)), order="C")
 
 
+def _as_operand(values: Array, dtype: npt.DTypeLike) -> Array:
+    """Floats in the precision asked for; whole numbers as they are."""
+    array = np.asarray(values)
+    return array if array.dtype.kind in "iub" else array.astype(dtype, copy=False)
+
+
 def evaluate_stage(
     stage: Computation, buffers: Mapping[str, Array], dtype: npt.DTypeLike = np.float64
 ) -> Array:
@@ -99,7 +112,7 @@ def evaluate_stage(
 
 
 def reference_outputs(workload: StagedComputation, operands: Mapping[str, Array]) -> dict[str, Array]:
-    """Every output in storage shape (halo of zeros included), computed in float64.
+    """Every output in storage shape (halo of zeros included): floats in float64, whole numbers in their own types.
 
     Args:
         workload: the stages run in their order.
@@ -107,7 +120,8 @@ def reference_outputs(workload: StagedComputation, operands: Mapping[str, Array]
     """
     buffers: dict[str, Array] = dict(operands)
     for operand in (*workload.temporaries, *workload.outputs):
-        buffers[operand.name] = np.zeros(operand.sizes, np.float64)
+        kind = np.float64 if operand.dtype.is_float else operand.dtype.numpy
+        buffers[operand.name] = np.zeros(operand.sizes, kind)
     for stage in workload.stages:
         _store(stage, buffers[stage.target], evaluate_stage(stage, buffers))
     return {operand.name: buffers[operand.name] for operand in workload.outputs}
@@ -178,7 +192,7 @@ def _reduce(reducer: str | None, values: Array, dimensions: tuple[int, ...]) -> 
         return values
     ufunc: Any = OPS[REDUCERS[reducer].op].evaluate
     result: Array = ufunc.reduce(values, axis=dimensions)
-    return result
+    return result.astype(values.dtype, copy=False)
 
 
 def _factors(body: Expr) -> tuple[Expr, ...]:
@@ -226,7 +240,8 @@ class _Labelled:
         drop = tuple(d for d, name in enumerate(self.names) if name not in keep)
         if not drop:
             return self
-        return _Labelled(self.array.sum(axis=drop), tuple(n for n in self.names if n in keep))
+        total = self.array.sum(axis=drop, dtype=self.array.dtype)
+        return _Labelled(total, tuple(n for n in self.names if n in keep))
 
     def matrix(self, *groups: list[str]) -> Array:
         """Dimensions in the order of the groups, each group but the first merged into one."""
@@ -259,7 +274,19 @@ def _product(left: _Labelled, right: _Labelled, keep: set[str]) -> _Labelled:
     inner = [n for n in left.names if n in right.names and n not in keep]
     rows = [n for n in left.names if n not in right.names]
     columns = [n for n in right.names if n not in left.names]
-    product = left.matrix(batch, rows, inner) @ right.matrix(batch, inner, columns)
+    product = _matrix_product(left.matrix(batch, rows, inner), right.matrix(batch, inner, columns))
     sizes = {**left.sizes, **right.sizes}
     names = (*batch, *rows, *columns)
     return _Labelled(product.reshape([sizes[n] for n in names]), names)
+
+
+def _matrix_product(left: Array, right: Array) -> Array:
+    """Left @ right. Whole numbers go through float64 where that is exact: NumPy multiplies them ten times slower."""
+    kind = np.result_type(left, right)
+    if kind.kind not in "iu":
+        return np.asarray(left @ right)
+    largest = [max(abs(int(a.max(initial=0))), abs(int(a.min(initial=0)))) for a in (left, right)]
+    if largest[0] * largest[1] * left.shape[-1] >= _EXACT:
+        return np.asarray(left @ right)
+    exact = left.astype(np.float64) @ right.astype(np.float64)
+    return exact.astype(np.int64).astype(kind)

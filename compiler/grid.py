@@ -1,6 +1,8 @@
 """Scalar expressions evaluated at every point of an iteration space at once, with NumPy.
 
-Loads with affine indices are strided views, guarded ones views of a padded copy; the rest is gathered.
+Whole numbers are computed in their own types and wrap around as the machine's do; floats in the grid's type, whatever
+their own, so that float64 gives a reference. Loads with affine indices are strided views, guarded ones views of a
+padded copy; the rest is gathered.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.index import Index
-from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load, Pick
+from compiler.scalar import OPS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +34,7 @@ class Grid:
         """`guarded`: some points are discarded later, so their indices may be anything."""
         match expr:
             case Const(value, _):
-                return np.asarray(value, dtype=self.dtype)
+                return np.asarray(value, dtype=self._type(expr.dtype))
             case Load():
                 return self._load(expr, guarded=guarded)
             case Apply(op, args):
@@ -40,14 +43,19 @@ class Grid:
             case Guard():
                 return self._guard(expr, guarded=guarded)
             case Cast(value, dtype):
-                inner = self.value(value, guarded=guarded)
-                # A float type is not rounded to: the grid's own type is the precision that was asked for.
-                return inner if dtype.is_float else inner.astype(dtype.numpy).astype(self.dtype)
+                return self.value(value, guarded=guarded).astype(self._type(dtype))
             case Pick(values, index):
                 (where,) = index_arrays((index,), self.ranges)
                 return np.asarray(values, dtype=self.dtype)[where]
+            case Dot():
+                msg = "an instruction belongs to a loop nest; evaluate the workload instead"
+                raise CompileError(msg)
             case _:
                 assert_never(expr)
+
+    def _type(self, dtype: DType) -> np.dtype[Any]:
+        """A float type is not rounded to: the grid's own type is the precision that was asked for."""
+        return self.dtype if dtype.is_float else dtype.numpy
 
     def _load(self, load: Load, *, guarded: bool) -> Array:
         array = self.arrays[load.buffer]
@@ -106,7 +114,7 @@ class Grid:
             limits[dimension][1] = min(limits[dimension][1], bound.high + shift)
         if any(low < 0 or high > n for (low, high), n in zip(limits, array.shape, strict=True)):
             return None
-        copy = np.full([high - low + 1 for low, high in spans], outside.value, self.dtype)
+        copy = np.full([high - low + 1 for low, high in spans], outside.value, self._type(outside.dtype))
         to = tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(limits, spans, strict=True))
         copy[to] = array[tuple(slice(a, b) for a, b in limits)]
         moved = tuple(index - low for index, (low, _) in zip(inside.indices, spans, strict=True))

@@ -6,6 +6,7 @@ expr  ::= Const(value, dtype)
         | Guard(bounds, inside, outside)      `inside` where every bound holds; it is not evaluated elsewhere
         | Cast(value, dtype)
         | Pick(values, index)                 one of a table of literals
+        | Dot(instruction, sum, left, right, var)   a short sum of products by one instruction; only in loop nests
 bound ::= Bound(index, low, high)             low <= index < high
 """
 
@@ -84,7 +85,21 @@ class Pick:
     dtype: DType = DType.F32
 
 
-Expr = Union[Const, Load, Apply, Guard, Cast, Pick]
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """`sum + left * right` added up over `var`, as an entry of compiler.instruction computes it.
+
+    `left` and `right` read one element each; `var` runs over the group of the instruction, and occurs nowhere else.
+    """
+
+    instruction: str
+    sum: Expr
+    left: Load
+    right: Load
+    var: str
+
+
+Expr = Union[Const, Load, Apply, Guard, Cast, Pick, Dot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +114,7 @@ OPS: Mapping[str, ScalarOp] = {
     "add": ScalarOp(2, np.add),
     "sub": ScalarOp(2, np.subtract),
     "mul": ScalarOp(2, np.multiply),
-    "div": ScalarOp(2, np.divide),
+    "div": ScalarOp(2, elementary.divide),
     "max": ScalarOp(2, np.maximum),
     "min": ScalarOp(2, np.minimum),
     "neg": ScalarOp(1, np.negative),
@@ -153,6 +168,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (inside, outside)
         case Cast(value, _):
             return (value,)
+        case Dot(_, total, left, right, _):
+            return (total, left, right)
         case _:
             assert_never(expr)
 
@@ -183,10 +200,21 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
         case Cast(value, dtype):
             v = rewrite(value, rule)
             rebuilt = expr if v is value else Cast(v, dtype)
+        case Dot():
+            rebuilt = _rewrite_dot(expr, rule)
         case _:
             assert_never(expr)
     replaced = rule(rebuilt)
     return rebuilt if replaced is None else replaced
+
+
+def _rewrite_dot(dot: Dot, rule: Callable[[Expr], Expr | None]) -> Dot:
+    total, left, right = (rewrite(e, rule) for e in (dot.sum, dot.left, dot.right))
+    if not isinstance(left, Load) or not isinstance(right, Load):
+        msg = f"an instruction reads elements, not {left} and {right}"
+        raise ValueError(msg)
+    same = total is dot.sum and left is dot.left and right is dot.right
+    return dot if same else Dot(dot.instruction, total, left, right, dot.var)
 
 
 def map_indices(expr: Expr, function: Callable[[Index], Index]) -> Expr:
@@ -233,6 +261,8 @@ def expr_text(expr: Expr) -> str:
             return f"{dtype.value}({expr_text(value)})"
         case Pick(values, index):
             return f"pick[{len(values)}][{index}]"
+        case Dot(name, total, left, right, var):
+            return f"{name}({expr_text(total)}, {expr_text(left)}, {expr_text(right)} over {var})"
         case _:
             assert_never(expr)
 
@@ -253,6 +283,9 @@ def expr_json(expr: Expr) -> Any:
             return ["cast", expr_json(value), dtype.value]
         case Pick(values, index, dtype):
             return ["pick", [v.hex() for v in values], index_json(index), dtype.value]
+        case Dot():
+            msg = "an instruction is chosen by a schedule; a workload has none"
+            raise ValueError(msg)
         case _:
             assert_never(expr)
 

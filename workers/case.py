@@ -15,6 +15,9 @@ from compiler.workload.ir import Operand, Workload
 
 Bytes = npt.NDArray[np.uint8]
 
+_WIDE = 1 << 20
+"""Largest magnitude of a random 32-bit or 64-bit integer."""
+
 _POISON_F32, _POISON_F64, _POISON_BYTE = 0x7FE5A5A5, 0x7FFCA5A5A5A5A5A5, 0x5A
 
 
@@ -54,7 +57,7 @@ def make_case(workload: Workload, seed: int, reference: Mapping[str, bytes] | No
 
 
 def make_operands(workload: Workload, seed: int) -> dict[str, Array]:
-    """Standard normal floats and small integers, the same for an equal Workload and seed on every machine."""
+    """The same for an equal Workload and seed on every machine; floats are standard normal."""
     rng = np.random.default_rng([seed, int(workload.digest[:16], 16)])
     return {operand.name: _random(rng, operand) for operand in workload.operands}
 
@@ -73,15 +76,14 @@ def unwritten(expected: Expected, data: Bytes) -> int:
 
 
 def _random(rng: np.random.Generator, operand: Operand) -> Array:
-    match operand.dtype:
-        case DType.F32 | DType.F64:
-            return rng.standard_normal(operand.sizes, np.dtype(operand.dtype.numpy))  # type: ignore[arg-type]
-        case DType.BOOL:
-            return rng.integers(0, 2, operand.sizes).astype(np.bool_)
-        case DType.U8:
-            return rng.integers(0, 8, operand.sizes, np.uint8)
-        case DType.I8 | DType.I32 | DType.I64:
-            return rng.integers(-4, 5, operand.sizes).astype(operand.dtype.numpy)
+    """Standard normal floats; small types over their full range, wide ones where sums and products do not overflow."""
+    dtype = operand.dtype
+    if dtype.is_float:
+        return rng.standard_normal(operand.sizes, np.float32).astype(dtype.numpy)
+    low, high = dtype.limits
+    if dtype.size_bytes > DType.I16.size_bytes:
+        low, high = -_WIDE, _WIDE
+    return rng.integers(low, high, operand.sizes, endpoint=True).astype(dtype.numpy)
 
 
 def _decode(outputs: Sequence[Operand], reference: Mapping[str, bytes]) -> dict[str, Array]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
+from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, Linear
 from compiler.codegen.strided import pick_lanes, vector_starts
@@ -13,6 +14,7 @@ from compiler.codegen.types import Value, literal, llvm_type, suffix
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
 from compiler.scalar import Const, Load
+from compiler.target import Target
 
 MOST_VECTORS = 4
 """Vectors that a load with a stride may take: lanes further apart are loaded one by one."""
@@ -22,11 +24,19 @@ class Memory:
     """Emits accesses. `pointers`: SSA name of each global buffer."""
 
     def __init__(
-        self, out: Emitter, indices: Indices, pointers: Mapping[str, str], *, masked_stores: bool
+        self,
+        out: Emitter,
+        indices: Indices,
+        pointers: Mapping[str, str],
+        target: Target,
+        written: Set[str],
     ) -> None:
-        """`masked_stores`: the target stores some lanes of a vector as fast as all of them."""
+        """Start without slots. `written`: buffers that this function stores to; others keep what was read."""
+        self._written = written
+        # AVX2 masks 4 and 8 bytes; targets without masks have LLVM go lane by lane for those as well.
+        self._masked_bytes = 1 if "avx512bw" in target.features else 4
         self._out, self._indices, self._pointers = out, indices, pointers
-        self._masked_stores = masked_stores
+        self._masked_stores = target.masked_stores
         self._slots: dict[tuple[str, int, int], str] = {}
         self._linear: dict[int, tuple[Load, Linear]] = {}
 
@@ -48,7 +58,7 @@ class Memory:
         if buffer.scope == "register":
             slot = self._slot(buffer, linear, lanes)
             return Value(self._out.read_slot(slot, kind, _slot_align(buffer, lanes)), buffer.dtype, lanes)
-        if buffer.role not in ("input", "constant"):
+        if buffer.name in self._written:
             return Value(self._load_memory(buffer, linear, lanes), buffer.dtype, lanes)
         key = ("load", buffer.name, linear, self._indices.active)
         known = self._out.remembered(key)
@@ -56,11 +66,21 @@ class Memory:
             known = self._out.remember(key, self._load_memory(buffer, linear, lanes))
         return Value(known, buffer.dtype, lanes)
 
+    def load_plain(self, buffer: Buffer, linear: Linear, kind: str) -> str:
+        """Neighbouring elements as one value of an LLVM type, without a mask."""
+        key = ("plain", buffer.name, linear, kind)
+        known = None if buffer.name in self._written else self._out.remembered(key)
+        if known is None:
+            pointer = self._pointer(buffer, linear)
+            found = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
+            known = self._out.remember(key, found)
+        return known
+
     def load_transposed(self, load: Load, buffer: Buffer, linear: Linear) -> Value | None:
         """A vector whose lanes are far apart, as a column of a block that is read by rows; None where there is none."""
         lanes, active = self._indices.lanes, self._indices.active
         place = self._indices.place_in_block(self._linear[id(load)][1], lanes)
-        if place is None or lanes < 2 or buffer.role not in ("input", "constant"):
+        if place is None or lanes < 2 or buffer.name in self._written:
             return None
         start = replace(linear, const=linear.const - place)
         key = ("column", buffer.name, start, active)
@@ -87,6 +107,8 @@ class Memory:
         """
         if any(test.lane % (linear.lane or 1) for test, _ in tests):
             return None
+        if buffer.dtype.size_bytes < self._masked_bytes:
+            return None
         return self._load_spread(
             buffer, linear, tests, literal(outside.value, buffer.dtype, self._indices.lanes)
         )
@@ -111,7 +133,7 @@ class Memory:
                     known = self._masked_load(buffer, pointer, mask, outside)
                 else:
                     known = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
-                if buffer.role in ("input", "constant"):
+                if buffer.name not in self._written:
                     self._out.remember(key, known)
             vectors.append(known)
         return Value(pick_lanes(self._out, vectors, starts, step, kind), buffer.dtype, lanes)
@@ -161,8 +183,8 @@ class Memory:
         if not value.lanes or self._indices.active == value.lanes:
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
             return
-        if not self._masked_stores:
-            self._store_pieces(value, pointer)
+        if not self._masked_stores or buffer.dtype.size_bytes < self._masked_bytes:
+            store_first(self._out, pointer, value, self._indices.active)
             return
         function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"
         bits = f"<{value.lanes} x i1>"
@@ -171,29 +193,14 @@ class Memory:
         arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {mask}"
         self._out.emit(f"call void {function}({arguments})")
 
-    def _store_pieces(self, value: Value, pointer: str) -> None:
-        """The active lanes as vectors of 2^n lanes, longest first: a masked store costs AVX2 dozens of instructions."""
-        done, element = 0, llvm_type(value.dtype, 0)
-        while done < self._indices.active:
-            lanes = 1 << ((self._indices.active - done).bit_length() - 1)
-            place = pointer
-            if done:
-                place = self._out.value(f"getelementptr inbounds {element}, ptr {pointer}, i64 {done}", "p")
-            order = ", ".join(f"i32 {lane}" for lane in range(done, done + lanes))
-            piece = self._out.value(
-                f"shufflevector {value.llvm_type} {value.text}, {value.llvm_type} poison, <{lanes} x i32> <{order}>"
-            )
-            self._out.emit(
-                f"store <{lanes} x {element}> {piece}, ptr {place}, align {value.dtype.size_bytes}"
-            )
-            done += lanes
-
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         pointer = self._pointer(buffer, linear)
         kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
         # A packed constant is padded to whole vectors: its edge needs no mask.
         if not lanes or self._indices.active == lanes or buffer.packing is not None:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
+        if buffer.dtype.size_bytes < self._masked_bytes:
+            return load_first(self._out, pointer, buffer.dtype, lanes, self._indices.active)
         return self._masked_load(buffer, pointer, self._lane_mask(self._indices.active), "zeroinitializer")
 
     def _pointer(self, buffer: Buffer, linear: Linear) -> str:

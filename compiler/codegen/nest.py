@@ -8,7 +8,7 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.values import Values
 from compiler.errors import CompileError
-from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, walk_statements
 from compiler.scalar import Load
 from compiler.target import Target
 
@@ -21,7 +21,7 @@ _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly "
 
 def emit_nest(nest: LoopNest, target: Target) -> str:
     """The IR module of a nest, a function per phase; raises CompileError where the nest cannot be expressed."""
-    emitted = [(_Phase(nest, target), body) for body in nest.phases]
+    emitted = [(_Phase(nest, target, body), body) for body in nest.phases]
     functions = [phase.function(phase_symbol(nest.name, i), body) for i, (phase, body) in enumerate(emitted)]
     declarations = sorted({line for phase, _ in emitted for line in phase.declarations})
     vector_bits = 8 * target.vector_bytes
@@ -33,11 +33,12 @@ def emit_nest(nest: LoopNest, target: Target) -> str:
 
 
 class _Phase:
-    def __init__(self, nest: LoopNest, target: Target) -> None:
+    def __init__(self, nest: LoopNest, target: Target, body: Stmt) -> None:
         self._nest = nest
         self._out = Emitter()
         self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
-        self._values = Values(self._out, target, nest.by_name, self._pointers)
+        written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
+        self._values = Values(self._out, target, nest.by_name, self._pointers, written)
         self._stores: dict[int, tuple[Store, Load]] = {}
 
     @property

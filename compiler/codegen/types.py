@@ -7,17 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
 from compiler.dtype import DType
 
 SCALAR: Mapping[DType, str] = {
     DType.F32: "float",
     DType.F64: "double",
+    DType.F16: "half",
+    DType.BF16: "bfloat",
     DType.I8: "i8",
     DType.U8: "i8",
+    DType.I16: "i16",
     DType.I32: "i32",
     DType.I64: "i64",
     DType.BOOL: "i8",
 }
+
+_SHORT_FLOATS: Mapping[DType, str] = {DType.F16: "H", DType.BF16: "R"}
+"""LLVM writes the bits of these with a letter in front."""
 
 _FLOAT_BINARY: Mapping[str, str] = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INT_BINARY: Mapping[str, str] = {"add": "add", "sub": "sub", "mul": "mul"}
@@ -53,7 +61,7 @@ class Value:
 
 def suffix(dtype: DType, lanes: int) -> str:
     """Overload suffix of an intrinsic: f32, v16f32, i64, ..."""
-    scalar = {DType.F32: "f32", DType.F64: "f64"}.get(dtype, f"i{8 * dtype.size_bytes}")
+    scalar = dtype.value if dtype.is_float else f"i{8 * dtype.size_bytes}"
     return f"v{lanes}{scalar}" if lanes else scalar
 
 
@@ -62,7 +70,11 @@ def literal(value: float | int, dtype: DType, lanes: int = 0) -> str:
     """A constant; floats as the exact bits of a double, as LLVM wants them."""
     if dtype is DType.F32:
         value = struct.unpack("<f", struct.pack("<f", value))[0]
-    text = f"0x{_double_bits(float(value)):016X}" if dtype.is_float else str(int(value))
+    if dtype in _SHORT_FLOATS:
+        bits = int(np.asarray(value, np.float32).astype(dtype.numpy).view(np.uint16))
+        text = f"0x{_SHORT_FLOATS[dtype]}{bits:04X}"
+    else:
+        text = f"0x{_double_bits(float(value)):016X}" if dtype.is_float else str(int(value))
     return f"splat ({SCALAR[dtype]} {text})" if lanes else text
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import assert_never
 
+from compiler.codegen.conversions import convert
+from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.math import FUNCTIONS
@@ -21,7 +24,7 @@ from compiler.codegen.types import (
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
-from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Pick
+from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
 from compiler.target import Target
 
 
@@ -29,12 +32,18 @@ class Values:
     """Emits expressions. Knows where the buffers are and which loop runs over the lanes."""
 
     def __init__(
-        self, out: Emitter, target: Target, buffers: dict[str, Buffer], pointers: dict[str, str]
+        self,
+        out: Emitter,
+        target: Target,
+        buffers: dict[str, Buffer],
+        pointers: dict[str, str],
+        written: Set[str],
     ) -> None:
-        """`pointers`: SSA name of each global buffer."""
+        """`pointers`: SSA name of each global buffer; `written`: those that are stored to."""
         self._out, self._buffers = out, buffers
         self.indices = Indices(out)
-        self._memory = Memory(out, self.indices, pointers, masked_stores=target.masked_stores)
+        self._memory = Memory(out, self.indices, pointers, target, written)
+        self._dots = Dots(out, self.indices, self._memory, buffers)
         self._guards = 0
         self._has_fma = bool({"fma", "neon", "avx512f"} & set(target.features))
 
@@ -52,9 +61,11 @@ class Values:
             case Guard():
                 return self._guard(expr)
             case Cast(inner, dtype):
-                return self._cast(self.value(inner), dtype)
+                return convert(self._out, self.value(inner), dtype)
             case Pick():
                 return self._pick(expr)
+            case Dot():
+                return self._dots.value(expr, self.broadcast(self.value(expr.sum), self.indices.lanes))
             case _:
                 assert_never(expr)
 
@@ -106,6 +117,7 @@ class Values:
                     parts = [self.value(a) for a in (*product.args, addend)]
                     if all(part.dtype.is_float for part in parts):
                         return self._intrinsic("fma", parts)
+                    return self._operation("add", [self._operation("mul", parts[:2]), parts[2]])
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
         return self._operation(op, [self.value(a) for a in args])
@@ -119,7 +131,7 @@ class Values:
             text = (
                 f"fneg {kind} {parts[0].text}"
                 if dtype.is_float
-                else f"sub {kind} zeroinitializer, {parts[0].text}"
+                else f"sub {kind} {literal(0, dtype, lanes)}, {parts[0].text}"
             )
             return Value(self._out.value(text), dtype, lanes)
         instruction = float_binary(op) if dtype.is_float else int_binary(op)
@@ -133,8 +145,9 @@ class Values:
             ops = Lanes(self._out, lanes, has_fma=self._has_fma)
             return ops.wrapped(FUNCTIONS[op](ops, *(p.text for p in parts)))
         if op in ("max", "min"):
-            sign = "u" if dtype is DType.U8 else "s"
-            return self._intrinsic(f"{sign}{op}", parts)
+            return self._intrinsic(f"{'s' if dtype.is_signed else 'u'}{op}", parts)
+        if op == "abs":
+            return self._operation("max", [parts[0], self._operation("neg", parts)])
         msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
         raise CompileError(msg)
 
@@ -164,26 +177,6 @@ class Values:
         # Which of two zeros a maximum gives is nobody's concern, and costs x86 four instructions to decide.
         flags = "nsz " if name in ("maximum", "minimum") else ""
         return Value(self._out.value(f"call {flags}{kind} {function}({arguments})"), dtype, lanes)
-
-    def _cast(self, value: Value, dtype: DType) -> Value:
-        if value.dtype is dtype:
-            return value
-        if not value.text.startswith("%"):
-            msg = f"a constant of type {value.dtype.value} is cast to {dtype.value}; fold it first"
-            raise CompileError(msg)
-        before, after = value.dtype, dtype
-        if before.is_float and after.is_float:
-            word = "fpext" if after.size_bytes > before.size_bytes else "fptrunc"
-        elif after.is_float:
-            word = "uitofp" if before in (DType.U8, DType.BOOL) else "sitofp"
-        elif before.is_float:
-            word = "fptoui" if after is DType.U8 else "fptosi"
-        elif after.size_bytes > before.size_bytes:
-            word = "zext" if before in (DType.U8, DType.BOOL) else "sext"
-        else:
-            word = "trunc" if after.size_bytes < before.size_bytes else "bitcast"
-        text = f"{word} {value.llvm_type} {value.text} to {llvm_type(after, value.lanes)}"
-        return Value(self._out.value(text), dtype, value.lanes)
 
     # --- guards
 
@@ -270,7 +263,7 @@ class Values:
     def store(self, load: Load, value: Value) -> None:
         """Emit `buffer[indices] = value`; `load` carries the buffer and the indices."""
         buffer = self._buffers[load.buffer]
-        value = self._cast(value, buffer.dtype)
+        value = convert(self._out, value, buffer.dtype)
         try:
             linear = self._memory.flat(load, buffer)
         except LaneDependent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from compiler.graph.fold_constants import fold
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index
 from compiler.scalar import Load
+from compiler.scalar_type import expr_type
 from compiler.symbol import axis
 
 Array = npt.NDArray[Any]
@@ -47,11 +48,11 @@ class GraphBuilder:
             return self.constants[name].dtype
         return self._computed[name].numpy
 
-    def add_input(self, name: str, shape: tuple[int, ...]) -> None:
-        """Declare an f32 input of the model."""
-        self.inputs[name] = TensorType(tuple(Index.of(n) for n in shape), DType.F32)
+    def add_input(self, name: str, shape: tuple[int, ...], dtype: DType) -> None:
+        """Declare an input of the model."""
+        self.inputs[name] = TensorType(tuple(Index.of(n) for n in shape), dtype)
         self.shapes[name] = shape
-        self._computed[name] = DType.F32
+        self._computed[name] = dtype
 
     def add_constant(self, name: str, array: Array) -> None:
         """Define a value that is known before the first run; it becomes read-only."""
@@ -60,21 +61,24 @@ class GraphBuilder:
         self.constants[name] = value
         self.shapes[name] = value.shape
 
-    def add_compute(self, node: str, name: str, compute: Compute) -> bool:
-        """Define a computed value; False where its type cannot be computed at run time and it is not constant."""
+    def add_compute(self, node: str, name: str, compute: Compute, *, eager: bool = True) -> None:
+        """Define a computed value. `eager`: a small value of constants becomes known at once.
+
+        Raises:
+            ValueError: the body mixes element types.
+            KeyError: it reads a constant of a type that cannot be computed with.
+        """
         shape = checked_shape((a.size for a in compute.axes), f"{name!r} of node {node!r}")
         checked_shape((1, *(a.size for a in compute.reduce_axes)), f"the reduction of node {node!r}")
         small = int(np.prod(shape, dtype=np.int64)) <= _EAGER_ELEMENTS
-        value = fold(compute, self.constants) if small or not compute.dtype.is_float else None
+        value = fold(compute, self.constants) if eager and (small or not compute.dtype.is_float) else None
         if value is not None:
-            self.add_constant(name, value)
-            return True
-        if compute.dtype is not DType.F32:
-            return False
-        self.nodes.append(Node(node, name, compute))
+            return self.add_constant(name, value)
+        dtype = expr_type(compute.body, lambda value: DType.from_numpy(self.dtype(value)))
+        self.nodes.append(Node(node, name, replace(compute, dtype=dtype)))
         self.shapes[name] = shape
-        self._computed[name] = compute.dtype
-        return True
+        self._computed[name] = dtype
+        return None
 
     def fresh(self, base: str) -> str:
         """A name that no value of the model has."""
@@ -101,15 +105,16 @@ class GraphBuilder:
         return Graph(self.inputs, tuple(outputs), constants, tuple(self.nodes), name=name)
 
     def _copy(self, output: str, value: str) -> None:
-        if self.dtype(value) != np.float32:
-            msg = (
-                f"output {output!r} of the model has type {self.dtype(value)}; only float32 is supported yet"
-            )
-            raise ModelError(msg)
+        try:
+            dtype = DType.from_numpy(self.dtype(value))
+        except KeyError:
+            known = ", ".join(d.value for d in DType)
+            msg = f"output {output!r} of the model has type {self.dtype(value)}; use one of {known}"
+            raise ModelError(msg) from None
         if output in self.constants:
             array = self.constants.pop(output)
             value = self.fresh(f"{output}.value")
             self.add_constant(value, array)
         axes = tuple(axis(f"a{d}", n) for d, n in enumerate(self.shapes[value]))
         body = Load(value, tuple(Index.of(a.name) for a in axes))
-        self.nodes.append(Node("copy", output, Compute(axes, (), None, body)))
+        self.nodes.append(Node("copy", output, Compute(axes, (), None, body, dtype)))

@@ -132,10 +132,10 @@ class OperatorCall:
 
     # outputs
 
-    def emit(self, compute: Compute, output: int = 0) -> None:
-        """Define an output."""
+    def emit(self, compute: Compute, output: int = 0, *, eager: bool = True) -> None:
+        """Define an output; see `GraphBuilder.add_compute` for `eager`."""
         if self.proto.output[output]:
-            self._define(self.proto.output[output], compute)
+            self._define(self.proto.output[output], compute, eager=eager)
 
     def intermediate(self, compute: Compute, suffix: str) -> str:
         """Define a value on the way to the first output, and return its name."""
@@ -158,9 +158,11 @@ class OperatorCall:
         """Let an output be another name of a value."""
         self.builder.aliases[self.proto.output[output]] = value
 
-    def _define(self, name: str, compute: Compute) -> None:
-        if not self.builder.add_compute(self.label, name, compute):
-            self.unsupported(f"element type {compute.dtype.numpy}")
+    def _define(self, name: str, compute: Compute, *, eager: bool = True) -> None:
+        try:
+            self.builder.add_compute(self.label, name, compute, eager=eager)
+        except (ValueError, KeyError) as error:
+            self.unsupported(f"its element types ({error})")
 
     # errors
 

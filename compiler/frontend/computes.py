@@ -37,9 +37,11 @@ class ReduceAxes:
         return Index.of(new.name)
 
 
-def reduced(axes: tuple[Axis, ...], inner: ReduceAxes, reducer: str, body: Expr) -> Compute:
+def reduced(
+    axes: tuple[Axis, ...], inner: ReduceAxes, reducer: str, body: Expr, dtype: DType = DType.F32
+) -> Compute:
     """A reduction; without axes to reduce over, a map."""
-    return Compute(axes, inner.axes, reducer if inner.axes else None, body)
+    return Compute(axes, inner.axes, reducer if inner.axes else None, body, dtype)
 
 
 def broadcast(call: OperatorCall, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from compiler.errors import LuthierError, ModelError, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.call import OperatorCall, operator_name
 from compiler.frontend.check import check_model, label, opsets
-from compiler.frontend.input_shapes import input_shapes
+from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES
 from compiler.frontend.operators import LOWERINGS
 from compiler.frontend.read import read_source
@@ -41,8 +41,9 @@ def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | N
     tensors = TensorReader(source.folder)
     for tensor in proto.graph.initializer:
         builder.add_constant(tensor.name, tensors.array(tensor, tensor.name))
+    types = input_types(proto.graph)
     for name, shape in input_shapes(proto.graph, shapes or {}).items():
-        builder.add_input(name, shape)
+        builder.add_input(name, shape, types[name])
     _lower_nodes(proto, builder, tensors)
     outputs = [output.name for output in proto.graph.output]
     graph = builder.graph(outputs, source.name)

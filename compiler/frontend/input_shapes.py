@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
+from compiler.dtype import DType
 from compiler.errors import InputError, ModelError
 from compiler.frontend.limits import MAX_RANK, checked_shape
 
@@ -14,11 +16,16 @@ Dims = list[int | str | None]
 """A size, the name of a symbol, or nothing at all."""
 
 
+def input_types(graph: onnx.GraphProto) -> dict[str, DType]:
+    """Element type of every tensor that the graph has as an input."""
+    return {info.name: _type(info) for info in graph.input}
+
+
 def input_shapes(graph: onnx.GraphProto, given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Shape of every input that has no initialiser, in the model's order.
 
     Raises:
-        ModelError: an input is no f32 tensor, has an absurd shape, or has open dimensions and no shape was given.
+        ModelError: an input is no tensor of a known type, has an absurd shape, or is open and has no given shape.
         InputError: a shape names no input, or does not fit the dimensions that the model fixes.
     """
     constants = {tensor.name for tensor in graph.initializer}
@@ -32,7 +39,7 @@ def input_shapes(graph: onnx.GraphProto, given: Mapping[str, tuple[int, ...]]) -
 
 
 def _shape(info: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[int, ...]:
-    _check_type(info)
+    _type(info)
     dims = _dims(info)
     what = f"input {info.name!r}"
     if given is not None:
@@ -46,16 +53,19 @@ def _shape(info: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
     return checked_shape(sizes, what)
 
 
-def _check_type(info: onnx.ValueInfoProto) -> None:
+def _type(info: onnx.ValueInfoProto) -> DType:
     if not info.type.HasField("tensor_type"):
         msg = f"input {info.name!r} is not a tensor; export the model with tensors as inputs"
         raise ModelError(msg)
     kind = info.type.tensor_type.elem_type
-    if kind != TensorProto.FLOAT:
+    try:
+        return DType.from_numpy(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)))
+    except (KeyError, TypeError, ValueError):
         known = kind in TensorProto.DataType.values()
         name = TensorProto.DataType.Name(kind).lower() if known else str(kind)
-        msg = f"input {info.name!r} has element type {name}; export the model with float32 inputs"
-        raise ModelError(msg)
+        types = ", ".join(dtype.numpy.name for dtype in DType)
+        msg = f"input {info.name!r} has element type {name}; export the model with one of {types}"
+        raise ModelError(msg) from None
 
 
 def _dims(info: onnx.ValueInfoProto) -> Dims | None:

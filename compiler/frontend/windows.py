@@ -103,9 +103,12 @@ def windowed_load(
     value: str,
     leading: tuple[Index, ...],
     slides: Sequence[tuple[Window, Index, Index]],
-    outside: float,
+    outside: Const,
 ) -> Expr:
-    """The element under a tap, `outside` in the padding. `slides`: window, output index and tap per dimension."""
+    """The element under a tap, `outside` (of the value's type) in the padding.
+
+    `slides`: window, output index and tap per dimension.
+    """
     spatial = [window.index(output, tap) for window, output, tap in slides]
     load = Load(value, (*leading, *spatial))
     bounds = tuple(
@@ -113,4 +116,4 @@ def windowed_load(
         for index, (window, _, _) in zip(spatial, slides, strict=True)
         if window.pads
     )
-    return Guard(bounds, load, Const(outside)) if bounds else load
+    return Guard(bounds, load, outside) if bounds else load

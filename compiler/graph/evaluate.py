@@ -17,12 +17,14 @@ Array = npt.NDArray[Any]
 def evaluate_graph(
     graph: Graph, inputs: Mapping[str, Array], dtype: npt.DTypeLike = np.float64
 ) -> dict[str, Array]:
-    """Every output, computed in `dtype`. Values are dropped after their last use.
+    """Every output, floats computed in `dtype` and whole numbers in their own types.
+
+    Values are dropped after their last use.
 
     Args:
         graph: static extents only.
         inputs: an array for each input of the graph, of its shape.
-        dtype: type of the arithmetic and of the outputs.
+        dtype: type of the arithmetic with floats, and of float outputs.
     """
     values: dict[str, Array] = {**graph.constants, **inputs}
     last = {value: node.output for node in graph.nodes for value in node.compute.reads}
@@ -31,4 +33,5 @@ def evaluate_graph(
         for value in node.compute.reads:
             if last[value] == node.output and value not in graph.outputs:
                 del values[value]
-    return {name: np.asarray(values[name], dtype) for name in graph.outputs}
+    found = {name: np.asarray(values[name]) for name in graph.outputs}
+    return {name: a if a.dtype.kind in "iub" else a.astype(dtype) for name, a in found.items()}

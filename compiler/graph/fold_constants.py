@@ -52,7 +52,8 @@ class FoldConstants:
 def fold(compute: Compute, constants: Mapping[str, Array]) -> Array | None:
     """The read-only value, or None where it reads anything else or is too large to be worth it.
 
-    Integers are computed as 64-bit integers, floats in float64.
+    Integers are computed in their own types, floats in float64; numbers that a node rounds to integers in float32, as
+    the machine would, so that ties fall to the same side.
     """
     if any(value not in constants for value in compute.reads) or not _is_static(compute):
         return None
@@ -61,8 +62,9 @@ def fold(compute: Compute, constants: Mapping[str, Array]) -> Array | None:
     points = math.prod(compute.ranges.values())
     if math.prod(sizes) > max(_GROWTH_ELEMENTS, available) or points > _POINTS:
         return None
-    exact = np.float64 if compute.dtype.is_float else np.int64
-    result: Array = evaluate_compute(compute, constants, exact).astype(compute.dtype.numpy)
+    precision = np.float64 if compute.dtype.is_float else np.float32
+    with np.errstate(all="ignore"):
+        result: Array = evaluate_compute(compute, constants, precision).astype(compute.dtype.numpy)
     result.setflags(write=False)
     return result
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.index import Index
-from compiler.scalar import Expr, Guard, Load, loads, walk
+from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, loads, walk
 from compiler.symbol import Axis, Symbol, static
 
 
@@ -135,30 +135,29 @@ class Graph:
 
 
 def product_factors(body: Expr) -> tuple[Load | Guard, ...] | None:
-    """The factors, where the body is a product of two or more loads (each perhaps guarded with 0), else None."""
-    match body:
-        case Load() | Guard():
-            factors = _factors(body)
-        case _ if getattr(body, "op", None) == "mul":
-            factors = _factors(body)
-        case _:
-            return None
+    """The factors, where the body is a product of two or more loads, else None.
+
+    Each may be guarded with a literal, and cast to the type of the product; casts are left out of the answer.
+    """
+    factors = _factors(body)
     return factors if factors is not None and len(factors) >= 2 else None
 
 
 def _factors(expr: Expr) -> tuple[Load | Guard, ...] | None:
-    if isinstance(expr, Load):
-        return (expr,)
-    if isinstance(expr, Guard):
-        return (
-            (expr,) if isinstance(expr.inside, Load) and getattr(expr.outside, "value", None) == 0 else None
-        )
-    if getattr(expr, "op", None) != "mul":
-        return None
-    parts = [_factors(arg) for arg in expr.args]  # type: ignore[union-attr]
-    if any(part is None for part in parts):
-        return None
-    return tuple(factor for part in parts if part is not None for factor in part)
+    match expr:
+        case Load():
+            return (expr,)
+        case Guard(_, Load(), Const()):
+            return (expr,)
+        case Cast(value, _):
+            inner = _factors(value)
+            return inner if inner is not None and len(inner) == 1 else None
+        case Apply("mul", args):
+            parts = [_factors(arg) for arg in args]
+            known = [part for part in parts if part is not None]
+            return tuple(f for part in known for f in part) if len(known) == len(parts) else None
+        case _:
+            return None
 
 
 def _outsides(body: Expr) -> tuple[Expr, ...]:

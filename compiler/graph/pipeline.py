@@ -6,6 +6,7 @@ from compiler.graph.cse import EliminateCommonSubexpressions
 from compiler.graph.dce import EliminateDeadCode
 from compiler.graph.fold_affine import FoldAffine
 from compiler.graph.fold_constants import FoldConstants
+from compiler.graph.fold_zero_points import FoldZeroPoints
 from compiler.graph.inline_movement import InlineMovements
 from compiler.graph.ir import Graph
 from compiler.graph.printer import graph_text
@@ -18,6 +19,8 @@ GRAPH_PASSES: tuple[Pass[Graph], ...] = (
     FoldConstants(),
     Simplify(),
     InlineMovements(),
+    FoldConstants(),
+    FoldZeroPoints(),
     FoldConstants(),
     FoldAffine(),
     FoldConstants(),

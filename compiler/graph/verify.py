@@ -4,6 +4,7 @@ names     every value is defined once, before it is read; axes of a Compute are 
 shapes    a load has one index per dimension; extents are positive
 indices   use only the axes of their Compute (and symbols), and stay inside the buffer where no Guard protects them
 scalars   operations and reducers are known, with the right number of arguments
+types     the body has the type of the Compute, and no operation mixes types
 """
 
 from __future__ import annotations
@@ -14,7 +15,22 @@ from typing import assert_never
 from compiler.errors import CompileError
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index, Ranges
-from compiler.scalar import OPS, REDUCERS, Apply, Bound, Cast, Const, Expr, Guard, Load, Pick, children, walk
+from compiler.scalar import (
+    OPS,
+    REDUCERS,
+    Apply,
+    Bound,
+    Cast,
+    Const,
+    Dot,
+    Expr,
+    Guard,
+    Load,
+    Pick,
+    children,
+    walk,
+)
+from compiler.scalar_type import expr_type
 
 Bounds = tuple[Bound, ...]
 
@@ -56,6 +72,7 @@ def _verify_compute(node: Node, known: Mapping[str, TensorType], symbols: frozen
         raise _error(node, f"has the unknown reducer {compute.reducer!r}")
     for e in walk(compute.body):
         _verify_scalar(node, e, known, symbols | set(names))
+    _verify_type(node, known)
     ranges = _ranges(compute)
     if ranges is None:
         return
@@ -63,6 +80,15 @@ def _verify_compute(node: Node, known: Mapping[str, TensorType], symbols: frozen
         raise _error(node, f"has an empty axis: {ranges}")
     for load, bounds in guarded_loads(compute.body, ranges):
         _verify_load(node, load, bounds, known[load.buffer], ranges)
+
+
+def _verify_type(node: Node, known: Mapping[str, TensorType]) -> None:
+    try:
+        found = expr_type(node.compute.body, lambda value: known[value].dtype)
+    except ValueError as error:
+        raise _error(node, f"is badly typed: {error}") from error
+    if found is not node.compute.dtype:
+        raise _error(node, f"has a body of type {found.value} and is of type {node.compute.dtype.value}")
 
 
 def _verify_scalar(node: Node, expr: Expr, known: Mapping[str, TensorType], names: frozenset[str]) -> None:
@@ -80,6 +106,8 @@ def _verify_scalar(node: Node, expr: Expr, known: Mapping[str, TensorType], name
             indices = (index,)
         case Const() | Cast():
             pass
+        case Dot():
+            raise _error(node, "uses an instruction, which only a schedule may choose")
         case _:
             assert_never(expr)
     foreign = frozenset[str]().union(*(index.names() for index in indices)) - names

@@ -7,8 +7,9 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
-from compiler.scalar import OPS, Apply, Cast, Const, Expr, Guard, Load, Pick
+from compiler.scalar import OPS, Apply, Cast, Const, Dot, Expr, Guard, Load, Pick
 
 Env = dict[str, int]
 
@@ -25,7 +26,8 @@ def interpret(nest: LoopNest, arrays: Mapping[str, np.ndarray]) -> None:
         if memory[buffer.name].shape != buffer.shape:
             msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {buffer.shape}"
             raise ValueError(msg)
-    _run(nest.body, {}, memory)
+    with np.errstate(all="ignore"):
+        _run(nest.body, {}, memory)
 
 
 def _count(extent: Extent, env: Env) -> int:
@@ -44,7 +46,8 @@ def _run(stmt: Stmt, env: Env, memory: dict[str, np.ndarray]) -> None:
         case If(c, then, otherwise):
             _run(then if c.low <= c.index.evaluate(env) < c.high else otherwise, env, memory)
         case Store(buffer, indices, value):
-            memory[buffer][_place(indices, env, memory[buffer])] = _value(value, env, memory)
+            stored = np.asarray(_value(value, env, memory)).astype(memory[buffer].dtype)
+            memory[buffer][_place(indices, env, memory[buffer])] = stored
         case Block(statements):
             for statement in statements:
                 _run(statement, env, memory)
@@ -72,8 +75,20 @@ def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
             held = all(b.low <= b.index.evaluate(env) < b.high for b in bounds)
             return _value(inside if held else outside, env, memory)
         case Cast(value_expr, dtype):
-            return dtype.numpy.type(_value(value_expr, env, memory))
+            return np.asarray(_value(value_expr, env, memory)).astype(dtype.numpy)[()]
         case Pick(values, index, dtype):
             return dtype.numpy.type(values[int(index.evaluate(env))])
+        case Dot():
+            return _dot(expr, env, memory)
         case _:
             assert_never(expr)
+
+
+def _dot(dot: Dot, env: Env, memory: dict[str, np.ndarray]) -> Any:
+    """One instruction, in one lane."""
+    instruction = INSTRUCTIONS[dot.instruction]
+    left, right = (
+        np.asarray([_value(e, {**env, dot.var: j}, memory) for j in range(instruction.group)])
+        for e in (dot.left, dot.right)
+    )
+    return instruction.evaluate(_value(dot.sum, env, memory), left, right)

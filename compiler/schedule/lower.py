@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Buffer, For, Let, LoopNest, Stmt, Store, block
-from compiler.scalar import REDUCERS, Apply, Const, Expr, Load, rewrite, substitute
+from compiler.scalar import REDUCERS, Apply, Expr, Load, rewrite, substitute
+from compiler.scalar_type import neutral
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
@@ -90,9 +91,9 @@ class _Lowering:
     ) -> Stmt:
         reducer = REDUCERS[stage.stage.reducer or "sum"]
         target = stage.stage.target
-        neutral = Store(target, stored, Const(reducer.neutral, stage.stage.dtype))
+        start = Store(target, stored, neutral(stage.stage.reducer or "sum", stage.stage.dtype))
         combine = Store(target, stored, Apply(reducer.op, (Load(target, stored), body)))
-        init = self._wrap(stage, tuple(loop for loop in loops if not loop.reduces), neutral, _Scope())
+        init = self._wrap(stage, tuple(loop for loop in loops if not loop.reduces), start, _Scope())
         return block(init, self._wrap(stage, loops, combine, _Scope()))
 
     def _wrap(self, stage: ScheduledStage, loops: tuple[Loop, ...], inner: Stmt, outside: _Scope) -> Stmt:

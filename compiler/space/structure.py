@@ -34,11 +34,13 @@ def tile_axes(workload: Workload, stage: Stage, target: Target, anchor: Stage | 
     vector = next((a for a in reversed(stage.axes) if flat[a.name] == 1), stage.axes[-1])
     rest = tuple(a for a in stage.axes if a.name != vector.name)
     row = _row(rest, vector, anchor or stage)
+    # Sums are as wide as the reduction computes them, whatever is stored in the end.
+    widest = max(output.dtype.size_bytes, anchor.dtype.size_bytes if anchor is not None else 0)
     return TileAxes(
         vector=vector,
         row=row,
         others=tuple(a for a in rest if a is not row),
-        lanes=_lanes(vector.size, target.lanes(output.dtype.size_bytes)) if flat[vector.name] == 1 else 1,
+        lanes=_lanes(vector.size, target.lanes(widest)) if flat[vector.name] == 1 else 1,
     )
 
 

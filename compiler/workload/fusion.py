@@ -69,8 +69,6 @@ def _by_preference(offered: Iterable[FusedNodes], place: dict[str, int]) -> list
 def _join(producer: FusedNodes, group: FusedNodes) -> FusedNodes | None:
     """The group with its producer inlined; None where the rules forbid it."""
     value, node = producer.last.output, group.last
-    if producer.last.compute.dtype is not node.compute.dtype:
-        return None
     if producer.anchor is None:
         fits = _inlines_freely(producer.last, node)
     else:

@@ -82,8 +82,11 @@ def _as_float(call: OperatorCall, position: int) -> str:
 def _divide(call: OperatorCall) -> None:
     values = call.values()
     divisor = call.builder.constants.get(values[-1])
-    if call.dtype(*values) is not DType.F32 and divisor is not None and not divisor.all():
-        call.reject("divides integers by zero")
+    if call.dtype(*values) is not DType.F32:
+        if divisor is not None and not divisor.all():
+            call.reject("divides integers by zero")
+        if any(value not in call.builder.constants for value in values):
+            call.unsupported("division of whole numbers that are not constant")
     call.emit(elementwise(call, values, lambda x, y: apply("div", x, y)))
 
 

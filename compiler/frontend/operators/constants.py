@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper
 
+from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, size_of
-from compiler.frontend.computes import output_axes
+from compiler.frontend.computes import at, output_axes
 from compiler.frontend.limits import checked_shape
 from compiler.graph.ir import Compute
-from compiler.scalar import Const
+from compiler.scalar import Cast, Const, Load
 
 _STORED_ELEMENTS = 1 << 16
 
@@ -78,10 +79,15 @@ def _cast(call: OperatorCall) -> None:
     if call.builder.dtype(value) == dtype:
         return call.emit_same(value)
     array = call.builder.constants.get(value)
-    if array is None:
+    if array is not None:
+        with np.errstate(all="ignore"):
+            return call.emit_constant(array.astype(dtype))
+    try:
+        kinds = DType.from_numpy(call.builder.dtype(value)), DType.from_numpy(dtype)
+    except KeyError:
         call.unsupported(f"from {call.builder.dtype(value)} to {dtype} of a value that is not constant")
-    with np.errstate(all="ignore"):
-        return call.emit_constant(array.astype(dtype))
+    axes = output_axes(call.shape(0))
+    return call.emit(Compute(axes, (), None, Cast(Load(value, at(axes)), kinds[1]), kinds[1]))
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -3,26 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
 from compiler.frontend.windows import Window, windowed_load, windows
 from compiler.graph.ir import Compute
 from compiler.index import Index
-from compiler.scalar import Load, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
+from compiler.symbol import Axis
 
 
 def _conv(call: OperatorCall) -> None:
     """Emit y[n, c, o...] = sum i, k... of x[n, group(c) + i, o*stride + k*dilation - pad ...] * w[c, i, k...]."""
     x, w = call.value(0), call.value(1)
     float_operands(call, x, w)
-    shape, weights, groups = call.shape(0), call.shape(1), call.integer("group", 1)
-    _check_shapes(call, shape, weights, groups)
-    emit_convolution(call, x, w, windows(call, shape[2:], weights[2:]))
+    emit_convolution(call, x, w, checked_windows(call, x, w))
 
 
-def emit_convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window]) -> None:
-    """Convolve x with w of shape [channels out, channels in of a group, kernel...]; add input 2 where given."""
+def checked_windows(call: OperatorCall, x: str, w: str) -> tuple[Window, ...]:
+    """The windows of a convolution of x with w; raises ModelError where shapes and attributes do not fit."""
+    shape, weights = call.builder.shapes[x], call.builder.shapes[w]
+    _check_shapes(call, shape, weights, call.integer("group", 1))
+    return windows(call, shape[2:], weights[2:])
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution: its axes, and the elements that it multiplies; `guard` puts a value where there is padding."""
+
+    axes: tuple[Axis, ...]
+    inner: ReduceAxes
+    data: Load
+    weights: Load
+    bounds: tuple[Bound, ...]
+
+    def guarded(self, inside: Expr, outside: Const) -> Expr:
+        """The value inside of the input, the constant in its padding."""
+        return Guard(self.bounds, inside, outside) if self.bounds else inside
+
+
+def convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window]) -> Convolution:
+    """The parts of a convolution of x with w of shape [channels out, channels in of a group, kernel...]."""
     weights, groups = call.builder.shapes[w], call.integer("group", 1)
     axes = output_axes((call.builder.shapes[x][0], weights[0], *(s.outputs for s in slides)))
     inner = ReduceAxes()
@@ -30,9 +52,19 @@ def emit_convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window
     taps = [inner.index(n) for n in weights[2:]]
     batch, out_channel, *places = at(axes)
     leading = (batch, _input_channel(out_channel, channel, weights, groups))
-    element = windowed_load(x, leading, list(zip(slides, places, taps, strict=True)), 0.0)
-    product = apply("mul", element, Load(w, (out_channel, channel, *taps)))
-    compute = reduced(axes, inner, "sum", product)
+    element = windowed_load(x, leading, list(zip(slides, places, taps, strict=True)), Const(0.0))
+    data, bounds = (element.inside, element.bounds) if isinstance(element, Guard) else (element, ())
+    assert isinstance(data, Load)
+    return Convolution(axes, inner, data, Load(w, (out_channel, channel, *taps)), bounds)
+
+
+def emit_convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window]) -> None:
+    """Convolve x with w; add input 2 where given."""
+    found = convolution(call, x, w, slides)
+    axes, out_channel = found.axes, at(found.axes)[1]
+    weights = call.builder.shapes[w]
+    element = found.guarded(found.data, Const(0.0))
+    compute = reduced(axes, found.inner, "sum", apply("mul", element, found.weights))
     if not call.has(2):
         return call.emit(compute)
     bias = call.value(2)

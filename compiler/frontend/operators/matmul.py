@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import (
@@ -21,11 +22,22 @@ from compiler.scalar import Const, Expr, Load, apply
 from compiler.symbol import Axis
 
 
-def _matmul(call: OperatorCall) -> None:
-    """Batched product: y[..., m, n] = sum k of a[..., m, k] * b[..., k, n]; a vector has no m or no n."""
-    left, right = call.value(0), call.value(1)
-    float_operands(call, left, right)
-    a, b = call.shape(0), call.shape(1)
+@dataclass(frozen=True)
+class Product:
+    """A batched matrix product: its axes, and the elements that it multiplies."""
+
+    axes: tuple[Axis, ...]
+    inner: ReduceAxes
+    left: Load
+    right: Load
+    row: int | None
+    """Place of the axis of rows, None where the left operand is a vector; that of columns likewise."""
+    column: int | None
+
+
+def product(call: OperatorCall, left: str, right: str) -> Product:
+    """y[..., m, n] = sum k of a[..., m, k] * b[..., k, n]; a vector has no m or no n. Raises ModelError."""
+    a, b = call.builder.shapes[left], call.builder.shapes[right]
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
         call.reject(f"multiplies shapes {list(a)} and {list(b)}, which do not fit")
     batch = broadcast(call, [a[:-2], b[:-2]])
@@ -37,7 +49,15 @@ def _matmul(call: OperatorCall) -> None:
     k = (inner.index(a[-1]),)
     x = Load(left, (*broadcast_indices(a[:-2], outer, batch), *m, *k))
     y = Load(right, (*broadcast_indices(b[:-2], outer, batch), *k, *n))
-    call.emit(reduced(axes, inner, "sum", apply("mul", x, y)))
+    return Product(
+        axes, inner, x, y, len(batch) if rows else None, len(batch) + len(rows) if columns else None
+    )
+
+
+def _matmul(call: OperatorCall) -> None:
+    float_operands(call, call.value(0), call.value(1))
+    found = product(call, call.value(0), call.value(1))
+    call.emit(reduced(found.axes, found.inner, "sum", apply("mul", found.left, found.right)))
 
 
 def _gemm(call: OperatorCall) -> None:
@@ -56,12 +76,12 @@ def _gemm(call: OperatorCall) -> None:
     row, column = at(axes)
     step = inner.index(k)
     x, y = _element(left, row, step, turned[0]), _element(right, step, column, turned[1])
-    product = reduced(axes, inner, "sum", apply("mul", x, y))
+    plain = reduced(axes, inner, "sum", apply("mul", x, y))
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
     added = call.has(2) and beta != 0
     if alpha == 1 and not added:
-        return call.emit(product)
-    value: Expr = Load(call.intermediate(product, "product"), at(axes))
+        return call.emit(plain)
+    value: Expr = Load(call.intermediate(plain, "product"), at(axes))
     value = value if alpha == 1 else apply("mul", value, Const(alpha))
     if added:
         value = apply("add", value, _addend(call, axes, beta))

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, distinct_axes
-from compiler.frontend.computes import at, broadcast, broadcast_load, float_operands, output_axes
+from compiler.frontend.computes import at, broadcast, broadcast_load, output_axes
 from compiler.graph.ir import Compute
 from compiler.scalar import Bound, Const, Expr, Guard, Load
 
@@ -78,7 +77,7 @@ def _emit_spans(call: OperatorCall, spans: list[range]) -> None:
 
 def _pad(call: OperatorCall) -> None:
     value, shape = call.value(0), call.shape(0)
-    float_operands(call, value)
+    dtype = call.dtype(value)
     mode = call.text("mode", "constant")
     if mode != "constant":
         call.unsupported(f"mode {mode[:20]!r}")
@@ -91,8 +90,8 @@ def _pad(call: OperatorCall) -> None:
         if b > 0 or a > 0
     )
     load = Load(value, tuple(indices))
-    body: Expr = Guard(bounds, load, Const(fill, DType.F32)) if bounds else load
-    call.emit(Compute(axes, (), None, body))
+    body: Expr = Guard(bounds, load, Const(fill if dtype.is_float else int(fill), dtype)) if bounds else load
+    call.emit(Compute(axes, (), None, body, dtype))
 
 
 def _pad_arguments(call: OperatorCall) -> tuple[list[int], list[int], float]:

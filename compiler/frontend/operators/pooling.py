@@ -99,7 +99,9 @@ def _pooled(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outsid
     taps = [inner.index(s.kernel) for s in slides]
     batch, channel, *places = at(axes)
     moves = list(zip(slides, places, taps, strict=True))
-    return reduced(axes, inner, reducer, windowed_load(call.value(0), (batch, channel), moves, outside))
+    return reduced(
+        axes, inner, reducer, windowed_load(call.value(0), (batch, channel), moves, Const(outside))
+    )
 
 
 def _counts(call: OperatorCall, slides: tuple[Window, ...]) -> list[npt.NDArray[np.int64]]:

@@ -105,7 +105,7 @@ def _local_response(call: OperatorCall) -> None:
     axes, inner = output_axes(shape), ReduceAxes()
     batch, channel, *places = at(axes)
     image = [(Window(n, 1, 1, 1, 0, 0, n), i, ZERO) for n, i in zip(shape[2:], places, strict=True)]
-    near = windowed_load(x, (batch,), [(around, channel, inner.index(size)), *image], 0.0)
+    near = windowed_load(x, (batch,), [(around, channel, inner.index(size)), *image], Const(0.0))
     squares = call.intermediate(reduced(axes, inner, "sum", apply("mul", near, near)), "squares")
     alpha, beta = call.number("alpha", 1e-4), call.number("beta", 0.75)
     spread = apply("mul", Load(squares, at(axes)), Const(alpha / size))

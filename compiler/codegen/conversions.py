@@ -1,0 +1,97 @@
+"""Conversions between element types, scalar or by whole vectors.
+
+Numbers of 16 bits and fewer go through 32 bits, where every target has vector conversions: a float becomes an i32 that
+is cut down, as NumPy does for values in range. A float outside the integer's range gives an undefined number.
+"""
+
+from __future__ import annotations
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.types import Value, literal, llvm_type
+from compiler.dtype import DType
+
+_SMALL_FLOATS = (DType.F16, DType.BF16)
+
+
+def convert(out: Emitter, value: Value, dtype: DType) -> Value:
+    """The value in another type."""
+    before, lanes = value.dtype, value.lanes
+    if before is dtype:
+        return value
+    if dtype is DType.BOOL:
+        return _truth(out, value)
+    if before in _SMALL_FLOATS and dtype is not DType.F32:
+        return convert(out, convert(out, value, DType.F32), dtype)
+    if dtype in _SMALL_FLOATS and before is not DType.F32:
+        return convert(out, convert(out, value, DType.F32), dtype)
+    if dtype is DType.BF16:
+        return _to_bf16(out, value)
+    if before is DType.BF16:
+        return _from_bf16(out, value)
+    if before.is_float and dtype.is_integer and dtype.size_bytes < DType.I32.size_bytes:
+        return convert(out, _emit(out, value, DType.I32, "fptosi"), dtype)
+    return Value(
+        out.value(f"{_word(before, dtype)} {value.llvm_type} {value.text} to {llvm_type(dtype, lanes)}"),
+        dtype,
+        lanes,
+    )
+
+
+def _word(before: DType, after: DType) -> str:
+    if before.is_float and after.is_float:
+        return "fpext" if after.size_bytes > before.size_bytes else "fptrunc"
+    if after.is_float:
+        return "sitofp" if before.is_signed else "uitofp"
+    if before.is_float:
+        return "fptosi" if after.is_signed else "fptoui"
+    if after.size_bytes > before.size_bytes:
+        return "sext" if before.is_signed else "zext"
+    return "trunc" if after.size_bytes < before.size_bytes else "bitcast"
+
+
+def _emit(out: Emitter, value: Value, dtype: DType, word: str) -> Value:
+    text = f"{word} {value.llvm_type} {value.text} to {llvm_type(dtype, value.lanes)}"
+    return Value(out.value(text), dtype, value.lanes)
+
+
+def _truth(out: Emitter, value: Value) -> Value:
+    """1 where the value is not 0 (NaN is not)."""
+    compare = "fcmp une" if value.dtype.is_float else "icmp ne"
+    zero = literal(0, value.dtype, value.lanes)
+    test = out.value(f"{compare} {value.llvm_type} {value.text}, {zero}")
+    bits = f"<{value.lanes} x i1>" if value.lanes else "i1"
+    return Value(
+        out.value(f"zext {bits} {test} to {llvm_type(DType.BOOL, value.lanes)}"), DType.BOOL, value.lanes
+    )
+
+
+def _to_bf16(out: Emitter, value: Value) -> Value:
+    """The upper half of a float's bits, rounded half to even; LLVM would call a library for it on most targets."""
+    lanes = value.lanes
+    kind, half = llvm_type(DType.I32, lanes), llvm_type(DType.I16, lanes)
+
+    def number(n: int) -> str:
+        return literal(n, DType.I32, lanes)
+
+    bits = out.value(f"bitcast {value.llvm_type} {value.text} to {kind}")
+    upper = out.value(f"lshr {kind} {bits}, {number(16)}")
+    odd = out.value(f"and {kind} {upper}, {number(1)}")
+    tie = out.value(f"add {kind} {odd}, {number(0x7FFF)}")
+    rounded = out.value(f"lshr {kind} {out.value(f'add {kind} {bits}, {tie}')}, {number(16)}")
+    quiet = out.value(f"or {kind} {upper}, {number(0x40)}")
+    nan = out.value(f"fcmp uno {value.llvm_type} {value.text}, {literal(0.0, DType.F32, lanes)}")
+    mask = f"<{lanes} x i1>" if lanes else "i1"
+    chosen = out.value(f"select {mask} {nan}, {kind} {quiet}, {kind} {rounded}")
+    cut = out.value(f"trunc {kind} {chosen} to {half}")
+    return Value(
+        out.value(f"bitcast {half} {cut} to {llvm_type(DType.BF16, lanes)}"), DType.BF16, value.lanes
+    )
+
+
+def _from_bf16(out: Emitter, value: Value) -> Value:
+    lanes = value.lanes
+    half, kind = llvm_type(DType.I16, lanes), llvm_type(DType.I32, lanes)
+    bits = out.value(f"bitcast {value.llvm_type} {value.text} to {half}")
+    wide = out.value(f"zext {half} {bits} to {kind}")
+    upper = out.value(f"shl {kind} {wide}, {literal(16, DType.I32, lanes)}")
+    return Value(out.value(f"bitcast {kind} {upper} to {llvm_type(DType.F32, lanes)}"), DType.F32, lanes)

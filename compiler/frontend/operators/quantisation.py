@@ -1,0 +1,144 @@
+"""Quantisation: floats to small whole numbers and back, by a scale and a zero point.
+
+    QuantizeLinear         y = saturate(round(x / scale) + zero)       ties to even; x, scale: f32
+    DequantizeLinear       y = (x - zero) * scale
+    DynamicQuantizeLinear  the same with scale and zero from the smallest and largest x
+
+Scales and zero points are one number, or one per element of an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from compiler.dtype import DType
+from compiler.frontend.call import Lowering, OperatorCall, positive_axis
+from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.graph.ir import Compute
+from compiler.index import ZERO
+from compiler.scalar import Cast, Const, Expr, Load, apply
+from compiler.symbol import Axis
+
+QUANTISED = (DType.U8, DType.I8, DType.I16)
+_LEVELS = 255.0
+
+
+def quantised(value: Expr, scale: Expr, zero: Expr | None, dtype: DType) -> Expr:
+    """saturate(round(value / scale) + zero); `zero` in `dtype`, value and scale in f32."""
+    return saturated(apply("div", value, scale), zero, dtype)
+
+
+def saturated(value: Expr, zero: Expr | None, dtype: DType) -> Expr:
+    """saturate(round(value) + zero) of an f32 value."""
+    low, high = dtype.limits
+    whole: Expr = apply("round", value)
+    if zero is not None:
+        whole = apply("add", whole, Cast(zero, DType.F32))
+    clamped = apply("min", apply("max", whole, Const(float(low))), Const(float(high)))
+    return Cast(clamped, dtype)
+
+
+def parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int) -> Load:
+    """The scale or zero point of an element: a single one, or that of its place along the axis."""
+    shape = call.shape(position)
+    if all(n == 1 for n in shape):
+        return Load(call.value(position), (ZERO,) * len(shape))
+    if shape != (axes[axis].size,):
+        call.unsupported(f"input {position} of shape {list(shape)}: one per tensor or per element of an axis")
+    return Load(call.value(position), (at(axes)[axis],))
+
+
+def zero_parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int) -> Load | None:
+    """The zero point, None where it is left out or constant 0."""
+    if not call.has(position):
+        return None
+    known = call.builder.constants.get(call.value(position))
+    if known is not None and not known.any():
+        return None
+    return parameter(call, position, axes, axis)
+
+
+def _axis(call: OperatorCall, rank: int) -> int:
+    if call.integer("block_size"):
+        call.unsupported("blocks with a scale each")
+    return positive_axis(call, call.integer("axis", 1), rank) if rank > 1 else 0
+
+
+def _quantise(call: OperatorCall) -> None:
+    x, scale = call.value(0), call.value(1)
+    dtype = _target_type(call)
+    axes = output_axes(call.shape(0))
+    axis = _axis(call, len(axes))
+    value: Expr = Load(x, at(axes))
+    if call.dtype(x) is DType.I32:
+        value = Cast(value, DType.F32)
+    else:
+        float_operands(call, x)
+    float_operands(call, scale)
+    body = quantised(value, parameter(call, 1, axes, axis), zero_parameter(call, 2, axes, axis), dtype)
+    call.emit(Compute(axes, (), None, body, dtype), eager=False)
+
+
+def _target_type(call: OperatorCall) -> DType:
+    if call.has(2):
+        dtype = call.dtype(call.value(2))
+    else:
+        to = call.integer("output_dtype", TensorProto.UNDEFINED) or TensorProto.UINT8
+        try:
+            dtype = DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
+        except KeyError:
+            call.unsupported(f"output type {to}")
+    if dtype not in QUANTISED:
+        call.unsupported(f"output type {dtype.value}")
+    return dtype
+
+
+def _dequantise(call: OperatorCall) -> None:
+    x, scale = call.value(0), call.value(1)
+    if call.dtype(x) not in (*QUANTISED, DType.I32):
+        call.unsupported(f"input type {call.builder.dtype(x)}")
+    float_operands(call, scale)
+    axes = output_axes(call.shape(0))
+    axis = _axis(call, len(axes))
+    whole: Expr = Cast(Load(x, at(axes)), DType.I32)
+    zero = zero_parameter(call, 2, axes, axis)
+    if zero is not None:
+        whole = apply("sub", whole, Cast(zero, DType.I32))
+    body = apply("mul", Cast(whole, DType.F32), parameter(call, 1, axes, axis))
+    # Not computed at once: what was quantised is recognised by this form.
+    call.emit(Compute(axes, (), None, body), eager=False)
+
+
+def _dynamic(call: OperatorCall) -> None:
+    """Outputs: y, scale, zero. A tensor of zeros has scale 1."""
+    x = call.value(0)
+    float_operands(call, x)
+    low, high = (Load(_extreme(call, reducer), ()) for reducer in ("min", "max"))
+    span = apply("sub", apply("max", high, Const(0.0)), apply("min", low, Const(0.0)))
+    flat = apply("where_greater", span, Const(0.0), apply("div", span, Const(_LEVELS)), Const(1.0))
+    scale = Load(call.intermediate(Compute((), (), None, flat), "scale"), ())
+    least = apply("neg", apply("div", apply("min", low, Const(0.0)), scale))
+    zero = Load(
+        call.intermediate(Compute((), (), None, saturated(least, None, DType.U8), DType.U8), "zero"), ()
+    )
+    axes = output_axes(call.shape(0))
+    body = quantised(Load(x, at(axes)), scale, zero, DType.U8)
+    call.emit(Compute(axes, (), None, body, DType.U8))
+    call.emit_same(scale.buffer, 1)
+    call.emit_same(zero.buffer, 2)
+
+
+def _extreme(call: OperatorCall, reducer: str) -> str:
+    inner = ReduceAxes()
+    indices = tuple(inner.index(n) for n in call.shape(0))
+    return call.intermediate(reduced((), inner, reducer, Load(call.value(0), indices)), reducer)
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "QuantizeLinear": _quantise,
+    "DequantizeLinear": _dequantise,
+    "DynamicQuantizeLinear": _dynamic,
+}

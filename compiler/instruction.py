@@ -1,0 +1,185 @@
+"""Instructions that add several products to a sum at once, as data.
+
+Each entry computes, for every lane n of a vector of sums,
+
+    sum[n] += left[0] * right[n, 0] + ... + left[group - 1] * right[n, group - 1]
+
+`left` is the same for all lanes (one row of a matrix product, broadcast), `right` lies packed with the elements of a
+lane next to each other. A new instruction is a new entry: schedules name it, rules offer it where structure and Target
+allow, the code generator fills its template, and the interpreter calls its `evaluate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.dtype import DType
+from compiler.target import Target
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One entry.
+
+    Attributes:
+        name: as schedules store it; it never changes its meaning.
+        lanes: sums side by side (n).
+        group: products per sum (k).
+        left, right, sum: element types.
+        features: what the Target must have, all of them.
+        declarations: LLVM's declarations of the intrinsics.
+        template: LLVM instructions in order; {sum}, {left} and {right} are the operands, {0}, {1}, ... the results of
+            the ones before, the last result is the new sum.
+        evaluate: one lane; (sum, left of shape (group,), right of shape (group,)) to the new sum.
+        cycles: of the busiest execution port on common cores, per use; with it the rules choose between entries.
+        right_limit: largest magnitude of an element of `right` for which the result is the exact sum; None: any.
+    """
+
+    name: str
+    lanes: int
+    group: int
+    left: DType
+    right: DType
+    sum: DType
+    features: tuple[str, ...]
+    declarations: tuple[str, ...]
+    template: tuple[str, ...]
+    evaluate: Callable[[Any, Array, Array], Any]
+    cycles: float
+    right_limit: int | None = None
+
+    def runs_on(self, target: Target) -> bool:
+        """Whether the Target has all that it needs."""
+        return (
+            set(self.features) <= set(target.features)
+            and self.lanes * self.sum.size_bytes <= target.vector_bytes
+        )
+
+    @property
+    def products_per_cycle(self) -> float:
+        """How fast it is."""
+        return self.lanes * self.group / self.cycles
+
+
+def _whole(total: Any, left: Array, right: Array) -> Any:
+    """Exact products, the sum in 32 bits wraps around."""
+    products = int(np.dot(left.astype(np.int64), right.astype(np.int64)))
+    return np.asarray(int(total) + products, np.int64).astype(np.int32)[()]
+
+
+def _saturated_pairs(total: Any, left: Array, right: Array) -> Any:
+    """Sums of two products saturate at 16 bits before they are added in 32."""
+    products = left.astype(np.int64) * right.astype(np.int64)
+    pairs = np.clip(products[0::2] + products[1::2], -(1 << 15), (1 << 15) - 1)
+    return np.asarray(int(total) + int(pairs.sum()), np.int64).astype(np.int32)[()]
+
+
+def _bf16_pair(total: Any, left: Array, right: Array) -> Any:
+    """Products of bf16 are exact in f32; the odd one is added first, each sum is rounded to f32."""
+    x, y = left.astype(np.float32), right.astype(np.float32)
+    return np.float32(np.float32(total + x[1] * y[1]) + x[0] * y[0])
+
+
+def _pairs_of_words(name: str, lanes: int, intrinsic: str, features: tuple[str, ...]) -> Instruction:
+    words, sums = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
+    return Instruction(
+        name=name,
+        lanes=lanes,
+        group=2,
+        left=DType.I16,
+        right=DType.I16,
+        sum=DType.I32,
+        features=features,
+        declarations=(f"declare {sums} @{intrinsic}({words}, {words})",),
+        template=(
+            f"call {sums} @{intrinsic}({words} {{left}}, {words} {{right}})",
+            f"add {sums} {{sum}}, {{0}}",
+        ),
+        evaluate=_whole,
+        cycles=1.0,
+    )
+
+
+def _bytes_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
+    bits = 32 * lanes
+    data, sums = f"<{4 * lanes} x i8>", f"<{lanes} x i32>"
+    intrinsic = f"@llvm.x86.avx512.vpdpbusd.{bits}"
+    return Instruction(
+        name=name,
+        lanes=lanes,
+        group=4,
+        left=DType.U8,
+        right=DType.I8,
+        sum=DType.I32,
+        features=features,
+        declarations=(f"declare {sums} {intrinsic}({sums}, {data}, {data})",),
+        template=(f"call {sums} {intrinsic}({sums} {{sum}}, {data} {{left}}, {data} {{right}})",),
+        evaluate=_whole,
+        cycles=1.0,
+    )
+
+
+def _bytes_by_pairs(name: str, features: tuple[str, ...]) -> Instruction:
+    data, words, sums = "<32 x i8>", "<16 x i16>", "<8 x i32>"
+    pairs, wide = "@llvm.x86.avx2.pmadd.ub.sw", "@llvm.x86.avx2.pmadd.wd"
+    return Instruction(
+        name=name,
+        lanes=8,
+        group=4,
+        left=DType.U8,
+        right=DType.I8,
+        sum=DType.I32,
+        features=features,
+        declarations=(
+            f"declare {words} {pairs}({data}, {data})",
+            f"declare {sums} {wide}({words}, {words})",
+        ),
+        template=(
+            f"call {words} {pairs}({data} {{left}}, {data} {{right}})",
+            f"call {sums} {wide}({words} {{0}}, {words} splat (i16 1))",
+            f"add {sums} {{sum}}, {{1}}",
+        ),
+        evaluate=_saturated_pairs,
+        cycles=2.0,
+        right_limit=64,
+    )
+
+
+def _pairs_of_bf16(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
+    data, sums = f"<{2 * lanes} x bfloat>", f"<{lanes} x float>"
+    intrinsic = f"@llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+    return Instruction(
+        name=name,
+        lanes=lanes,
+        group=2,
+        left=DType.BF16,
+        right=DType.BF16,
+        sum=DType.F32,
+        features=features,
+        declarations=(f"declare {sums} {intrinsic}({sums}, {data}, {data})",),
+        template=(f"call {sums} {intrinsic}({sums} {{sum}}, {data} {{left}}, {data} {{right}})",),
+        evaluate=_bf16_pair,
+        cycles=1.0,
+    )
+
+
+_ALL = (
+    _bytes_to_dwords("vpdpbusd.512", 16, ("avx512vnni",)),
+    _bytes_to_dwords("vpdpbusd.256", 8, ("avx512vnni", "avx512vl")),
+    _bytes_to_dwords("vpdpbusd.vex256", 8, ("avxvnni",)),
+    _pairs_of_words("vpmaddwd.512", 16, "llvm.x86.avx512.pmaddw.d.512", ("avx512bw",)),
+    _bytes_by_pairs("vpmaddubsw.256", ("avx2",)),
+    _pairs_of_words("vpmaddwd.256", 8, "llvm.x86.avx2.pmadd.wd", ("avx2",)),
+    _pairs_of_bf16("vdpbf16ps.512", 16, ("avx512bf16",)),
+    _pairs_of_bf16("vdpbf16ps.256", 8, ("avx512bf16", "avx512vl")),
+)
+
+INSTRUCTIONS: Mapping[str, Instruction] = {i.name: i for i in _ALL}
+"""By name. Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2."""

@@ -1,0 +1,86 @@
+"""The element type of a scalar expression, and the whole numbers that it can be.
+
+Every operation has arguments of one type and a result of the same type; only a Cast changes it. F16, BF16 and BOOL are
+moved, compared for nothing and computed with never: cast them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from compiler.dtype import DType
+from compiler.scalar import REDUCERS, Apply, Cast, Const, Dot, Expr, Guard, Load, Pick
+
+TypeOf = Callable[[str], DType]
+"""The element type of a buffer by its name."""
+
+_STORED_ONLY = (DType.F16, DType.BF16, DType.BOOL)
+
+
+def expr_type(expr: Expr, type_of: TypeOf) -> DType:
+    """The type of the expression; raises ValueError where types are mixed without a Cast."""
+    match expr:
+        case Const(_, dtype) | Cast(_, dtype) | Pick(_, _, dtype):
+            if isinstance(expr, Cast):
+                expr_type(expr.value, type_of)
+            return dtype
+        case Load(buffer, _):
+            return type_of(buffer)
+        case Apply(op, args):
+            return _apply_type(op, [expr_type(a, type_of) for a in args])
+        case Guard(_, inside, outside):
+            return _common([expr_type(inside, type_of), expr_type(outside, type_of)], "a guard")
+        case Dot():
+            return expr_type(expr.sum, type_of)
+        case _:
+            assert_never(expr)
+
+
+def _apply_type(op: str, kinds: list[DType]) -> DType:
+    found = _common(kinds[:2], op)
+    if op == "where_greater":
+        return _common(kinds[2:], op)
+    if found in _STORED_ONLY:
+        msg = f"{op} on {found.value}, which is only stored; cast it first"
+        raise ValueError(msg)
+    return found
+
+
+def _common(kinds: list[DType], what: str) -> DType:
+    if len(set(kinds)) != 1:
+        msg = f"{what} mixes {', '.join(sorted({k.value for k in kinds}))}; cast them to one type"
+        raise ValueError(msg)
+    return kinds[0]
+
+
+def neutral(reducer: str, dtype: DType) -> Const:
+    """What a reduction starts from; for integers the end of their range where floats have an infinity."""
+    value = REDUCERS[reducer].neutral
+    if dtype.is_float:
+        return Const(value, dtype)
+    low, high = dtype.limits
+    return Const(int(min(max(value, low), high)), dtype)
+
+
+def integer_range(expr: Expr, type_of: TypeOf) -> tuple[int, int] | None:
+    """Bounds of a whole-numbered expression from its types and literals; None where they are not known."""
+    match expr:
+        case Const(value, dtype):
+            return (int(value), int(value)) if dtype.is_integer else None
+        case Load(buffer, _):
+            return type_of(buffer).limits if type_of(buffer).is_integer else None
+        case Guard(_, inside, outside):
+            a, b = integer_range(inside, type_of), integer_range(outside, type_of)
+            return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+        case Cast(value, dtype):
+            inner = integer_range(value, type_of)
+            return inner if inner is not None and dtype.holds(*inner) else None
+        case Apply("add" | "sub" as op, (x, y)):
+            a, b = integer_range(x, type_of), integer_range(y, type_of)
+            if a is None or b is None:
+                return None
+            found = (a[0] + b[0], a[1] + b[1]) if op == "add" else (a[0] - b[1], a[1] - b[0])
+            return found if expr_type(expr, type_of).holds(*found) else None
+        case _:
+            return None
