@@ -24,9 +24,17 @@ def bind(state: State, step: Bind) -> State:
         msg = f"cannot bind {step.loop}: it is already {loop.kind.value}"
         raise ScheduleError(msg)
     _check(stage, step)
+    guests = [s.stage.name for s in state.stages if _at(s) == (step.stage, step.loop)]
+    if guests and step.kind is LoopKind.VECTOR:
+        msg = f"cannot make {step.loop} vector: {guests[0]} is computed inside it"
+        raise ScheduleError(msg)
     return state.with_stage(
         replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
     )
+
+
+def _at(guest: ScheduledStage) -> tuple[str, str] | None:
+    return None if guest.attachment is None else (guest.attachment.consumer, guest.attachment.loop)
 
 
 def _check(stage: ScheduledStage, step: Bind) -> None:

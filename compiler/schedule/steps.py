@@ -62,7 +62,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAt:
-    """Compute `stage` inside `loop` of its consumer, only the region needed there, in registers."""
+    """Compute `stage` inside `loop` of `consumer`, only the region that is read there, in memory of the thread."""
 
     stage: str
     consumer: str
