@@ -11,7 +11,7 @@ from compiler.codegen.values import Values
 from compiler.errors import CompileError
 from compiler.loop.ir import Block, Buffer, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store
 from compiler.loop.promote import local_bytes
-from compiler.scalar import Load
+from compiler.scalar import Apply, Load
 from compiler.target import Target
 
 BODY_LIMIT = 60_000
@@ -169,5 +169,9 @@ class _Phase:
         out.start_block(merge)
 
     def _store(self, stmt: Store) -> None:
-        known = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
-        self._values.store(known[1], self._values.value(stmt.value))
+        _, place = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
+        match stmt.value:
+            case Apply(op, (Load() as old, term)) if old == place and self._values.same_in_all_lanes(place):
+                self._values.combine_lanes(op, place, term)
+            case _:
+                self._values.store(place, self._values.value(stmt.value))

@@ -16,7 +16,8 @@ def bind(state: State, step: Bind) -> State:
     """`for i` → `parallel i`, `vector i` or `unrolled i`.
 
     Legal on a serial loop: parallel on the outermost, spatial, of a stage that is not attached; vector on the
-    innermost, spatial; unrolled on any with at most 64 iterations.
+    innermost (where it reduces, the lanes are combined into the one result after each vector); unrolled on any with at
+    most 64 iterations.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -43,8 +44,8 @@ def _check(stage: ScheduledStage, step: Bind) -> None:
     if step.kind not in _CPU_KINDS:
         msg = f"{what} no Target uses that kind yet; use parallel, vector or unrolled"
         raise ScheduleError(msg)
-    if loop.reduces and step.kind is not LoopKind.UNROLLED:
-        msg = f"{what} it reduces; only unrolled is legal there"
+    if loop.reduces and step.kind is LoopKind.PARALLEL:
+        msg = f"{what} it reduces; factor it out first"
         raise ScheduleError(msg)
     if step.kind is LoopKind.PARALLEL and (place != 0 or stage.attachment is not None):
         msg = f"{what} only the outermost loop of a stage that stands alone may be parallel"

@@ -2,6 +2,7 @@
 
     step ::= Algorithm(name, parameters) | Split(stage, loop, factor) | Fuse(stage, outer, inner)
            | Reorder(stage, loops) | Bind(stage, loop, kind) | ComputeAt(stage, consumer, loop) | Pack(stage, operand)
+           | RFactor(stage, loop)
 
 What each does to the nest, and when it is legal, stands in the primitive of the same name (compiler/schedule/split.py
 and so on). Stages and loops have stable ids: the axis `s1` of a stage starts as loop `s1`, splitting it gives `s1.o`
@@ -77,7 +78,15 @@ class Pack:
     operand: str
 
 
-Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack]
+@dataclass(frozen=True, slots=True)
+class RFactor:
+    """A loop of a reduction becomes an axis of partial results, in a stage `stage.loop` of their own."""
+
+    stage: str
+    loop: str
+
+
+Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor]
 
 
 def step_json(step: Step) -> dict[str, Any]:
@@ -108,4 +117,5 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
     "Bind": lambda d: Bind(str(d["stage"]), str(d["loop"]), LoopKind(d["kind"])),
     "ComputeAt": lambda d: ComputeAt(str(d["stage"]), str(d["consumer"]), str(d["loop"])),
     "Pack": lambda d: Pack(str(d["stage"]), str(d["operand"])),
+    "RFactor": lambda d: RFactor(str(d["stage"]), str(d["loop"])),
 }
