@@ -2,7 +2,7 @@
 
 load_graph        compiler.frontend     read, check, decompose into index expressions
 lower             compiler.graph        named passes; then layouts, partition into Subgraphs
-build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, peel
+build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, peel, promote
                   compiler.codegen      LLVM IR, object code
 compile_image     compiler.space        look every Workload up; a miss gets the analytic default
                   compiler.runtime      memory plan, packed constants, program and team: an Image
@@ -26,6 +26,7 @@ from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
+from compiler.loop.promote import promote
 from compiler.loop.simplify import simplify
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
@@ -65,7 +66,7 @@ def lower(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return peel(simplify(nest))
+    return promote(peel(simplify(nest)))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

@@ -91,6 +91,15 @@ class Indices:
         finally:
             self._lane_name, self.lanes, self.active = name, lanes, active
 
+    @contextmanager
+    def only(self, active: int) -> Iterator[None]:
+        """Inside, only the first lanes are active."""
+        before, self.active = self.active, active
+        try:
+            yield
+        finally:
+            self.active = before
+
     def each_lane(self) -> list[tuple[int, bool]]:
         """Each lane and whether it is active."""
         return [(lane, lane < self.active) for lane in range(self.lanes)]

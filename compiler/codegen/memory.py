@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, Linear
+from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.strided import pick_lanes, vector_starts
 from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, literal, llvm_type, suffix
@@ -50,6 +50,13 @@ class Memory:
             known = (load, self._indices.prepare(buffer.flat(load.indices)))
             self._linear[id(load)] = known
         return self._indices.resolve(known[1])
+
+    def is_fixed(self, load: Load, buffer: Buffer) -> bool:
+        """Whether the lanes of the vector loop all address one element."""
+        try:
+            return self.flat(load, buffer).lane == 0
+        except LaneDependent:
+            return False
 
     def load(self, buffer: Buffer, linear: Linear) -> Value:
         """One element, or a vector where the offset moves by one from lane to lane."""

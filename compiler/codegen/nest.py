@@ -6,10 +6,24 @@ from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.kernel import phase_symbol
+from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
 from compiler.errors import CompileError
-from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, walk_statements
-from compiler.scalar import Load
+from compiler.loop.ir import (
+    Block,
+    Buffer,
+    Extent,
+    For,
+    If,
+    Let,
+    LoopKind,
+    LoopNest,
+    Stmt,
+    Store,
+    walk_statements,
+)
+from compiler.loop.promote import local_bytes
+from compiler.scalar import Apply, Load
 from compiler.target import Target
 
 BODY_LIMIT = 60_000
@@ -21,6 +35,10 @@ _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly "
 
 def emit_nest(nest: LoopNest, target: Target) -> str:
     """The IR module of a nest, a function per phase; raises CompileError where the nest cannot be expressed."""
+    limit = target.l2_bytes // 2
+    if local_bytes(nest) > limit:
+        msg = f"kernel {nest.name} needs {local_bytes(nest)} bytes of local buffers, {target.name} has {limit} for them"
+        raise CompileError(msg + "; attach its stages at an inner loop")
     emitted = [(_Phase(nest, target, body), body) for body in nest.phases]
     functions = [phase.function(phase_symbol(nest.name, i), body) for i, (phase, body) in enumerate(emitted)]
     declarations = sorted({line for phase, _ in emitted for line in phase.declarations})
@@ -37,6 +55,7 @@ class _Phase:
         self._nest = nest
         self._out = Emitter()
         self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
+        self._pointers |= {b.name: self._local(b, target) for b in nest.buffers if b.scope == "local"}
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
         self._values = Values(self._out, target, nest.by_name, self._pointers, written)
         self._stores: dict[int, tuple[Store, Load]] = {}
@@ -44,6 +63,11 @@ class _Phase:
     @property
     def declarations(self) -> set[str]:
         return self._out.declarations
+
+    def _local(self, buffer: Buffer, target: Target) -> str:
+        """Memory of this thread, on its stack."""
+        count = buffer.strides[0] * buffer.shape[0] if buffer.shape else 1
+        return self._out.alloca(f"[{count} x {llvm_type(buffer.dtype, 0)}]", target.vector_bytes)
 
     def function(self, symbol: str, body: Stmt) -> str:
         self._root(body)
@@ -158,5 +182,9 @@ class _Phase:
         out.start_block(merge)
 
     def _store(self, stmt: Store) -> None:
-        known = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
-        self._values.store(known[1], self._values.value(stmt.value))
+        _, place = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
+        match stmt.value:
+            case Apply(op, (Load() as old, term)) if old == place and self._values.same_in_all_lanes(place):
+                self._values.combine_lanes(op, place, term)
+            case _:
+                self._values.store(place, self._values.value(stmt.value))

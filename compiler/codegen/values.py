@@ -8,6 +8,7 @@ from typing import assert_never
 from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.math import FUNCTIONS
 from compiler.codegen.math_lanes import Lanes
@@ -24,8 +25,11 @@ from compiler.codegen.types import (
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
-from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
 from compiler.target import Target
+
+NEUTRAL = {reducer.op: reducer.neutral for reducer in REDUCERS.values()}
+"""What changes nothing, by operation of a reducer."""
 
 
 class Values:
@@ -186,7 +190,7 @@ class Values:
         except LaneDependent:
             return self._lane_by_lane(guard)
         if any(linear.lane for _, linear in bounds):
-            return self._masked(guard, bounds) or self._lane_by_lane(guard)
+            return self._masked(guard, bounds) or self._guard_of_lanes(guard, bounds)
         tests = []
         for bound, linear in bounds:
             number = self.indices.number(linear, -bound.low)
@@ -196,7 +200,7 @@ class Values:
                 continue
             tests.append(self._out.value(f"icmp ult i64 {number}, {bound.high - bound.low}"))
         if not tests:
-            return self._inside(guard)
+            return self._unguarded(guard.inside)
         condition = tests[0]
         for test in tests[1:]:
             condition = self._out.value(f"and i1 {condition}, {test}")
@@ -217,10 +221,31 @@ class Values:
             return None
         return self._memory.load_guarded(buffer, linear, list(zip(tests, widths, strict=True)), guard.outside)
 
-    def _inside(self, guard: Guard) -> Value:
+    def _guard_of_lanes(self, guard: Guard, bounds: list[tuple[Bound, Linear]]) -> Value:
+        """A guard that differs between lanes: masked where it holds in the first lanes of a known number."""
+        rest = tuple(bound for bound, linear in bounds if not linear.lane)
+        lanes = self.indices.lanes
+        held = lanes
+        for bound, linear in bounds:
+            if not linear.lane:
+                continue
+            if linear.terms or linear.lane != 1 or linear.const < bound.low:
+                return self._lane_by_lane(guard)
+            held = min(held, max(0, bound.high - linear.const))
+        if not held:
+            return self.value(guard.outside)
+        inner = Guard(rest, guard.inside, guard.outside) if rest else guard.inside
+        if held >= self.indices.active:
+            return self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
+        outside = self.broadcast(self.value(guard.outside), lanes)
+        with self.indices.only(held):
+            inside = self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
+        return self._select_lanes(held, self.broadcast(inside, lanes), outside)
+
+    def _unguarded(self, expr: Expr) -> Value:
         self._guards += 1
         try:
-            return self.value(guard.inside)
+            return self.value(expr)
         finally:
             self._guards -= 1
 
@@ -232,7 +257,7 @@ class Values:
         out.branch_if(condition, inside_label, merge)
         out.start_block(inside_label)
         with out.region():
-            inside = self._inside(guard)
+            inside = self._unguarded(guard.inside)
             if outside.lanes and not inside.lanes:
                 inside = self.broadcast(inside, outside.lanes)
         if inside.lanes and not outside.lanes:
@@ -277,6 +302,28 @@ class Values:
             self._store_lane_by_lane(buffer, load, value)
         else:
             self._memory.store(buffer, linear, self.broadcast(value, self.indices.lanes))
+
+    def same_in_all_lanes(self, place: Load) -> bool:
+        """Whether this is a vector loop and all its lanes address one element."""
+        return bool(self.indices.lanes) and self._memory.is_fixed(place, self._buffers[place.buffer])
+
+    def combine_lanes(self, op: str, place: Load, term: Expr) -> None:
+        """Emit `place = op(place, term)` for every active lane, the lanes combined first, halves with halves."""
+        value = self.value(term)
+        lanes, active = self.indices.lanes, self.indices.active
+        value = self.broadcast(value, lanes)
+        if active < lanes:
+            neutral = self._literal(NEUTRAL[op], value.dtype)
+            value = self._select_lanes(active, value, self.broadcast(neutral, lanes))
+        total = self._operation(op, [self._load(place), horizontal(self._out, self._operation, op, value)])
+        self.store(place, total)
+
+    def _select_lanes(self, count: int, first: Value, rest: Value) -> Value:
+        """The first `count` lanes of one vector and the others of another."""
+        mask = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(first.lanes))
+        bits = f"<{first.lanes} x i1> <{mask}>"
+        text = f"select {bits}, {first.llvm_type} {first.text}, {rest.llvm_type} {rest.text}"
+        return Value(self._out.value(text), first.dtype, first.lanes)
 
     def _store_lane_by_lane(self, buffer: Buffer, load: Load, value: Value) -> None:
         for lane, active in self.indices.each_lane():

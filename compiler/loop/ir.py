@@ -8,10 +8,13 @@
               | Block(statements)
     extent  ::= Extent(limit, bound)                max(0, min(limit, bound)); without a bound just the limit
     kind    ::= serial | parallel | vector | unrolled | block | thread
-    scope   ::= global | shared | register          where a buffer lives
+    scope   ::= global | shared | local | register  where a buffer lives
 
-A CPU uses serial, parallel, vector and unrolled loops, and global and register buffers; block, thread and shared are
-for GPUs. A vector loop's limit is the vector length; where its extent is smaller the rest of the lanes is masked.
+A global buffer is the caller's, shared by all threads. A local buffer is memory of one thread (its stack): it holds
+values only between a store and a load in the same iteration of the loops around both. A register buffer is a local one
+whose every access is at a constant place, so that it needs no memory. A CPU uses serial, parallel, vector and unrolled
+loops, and global, local and register buffers; block, thread and shared are for GPUs. A vector loop's limit is the
+vector length; where its extent is smaller the rest of the lanes is masked.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ class LoopKind(enum.StrEnum):
     THREAD = "thread"
 
 
-Scope = Literal["global", "shared", "register"]
+Scope = Literal["global", "shared", "local", "register"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ def bind(state: State, step: Bind) -> State:
     """`for i` → `parallel i`, `vector i` or `unrolled i`.
 
     Legal on a serial loop: parallel on the outermost, spatial, of a stage that is not attached; vector on the
-    innermost, spatial; unrolled on any with at most 64 iterations.
+    innermost (where it reduces, the lanes are combined into the one result after each vector); unrolled on any with at
+    most 64 iterations.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -24,9 +25,17 @@ def bind(state: State, step: Bind) -> State:
         msg = f"cannot bind {step.loop}: it is already {loop.kind.value}"
         raise ScheduleError(msg)
     _check(stage, step)
+    guests = [s.stage.name for s in state.stages if _at(s) == (step.stage, step.loop)]
+    if guests and step.kind is LoopKind.VECTOR:
+        msg = f"cannot make {step.loop} vector: {guests[0]} is computed inside it"
+        raise ScheduleError(msg)
     return state.with_stage(
         replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
     )
+
+
+def _at(guest: ScheduledStage) -> tuple[str, str] | None:
+    return None if guest.attachment is None else (guest.attachment.consumer, guest.attachment.loop)
 
 
 def _check(stage: ScheduledStage, step: Bind) -> None:
@@ -35,8 +44,8 @@ def _check(stage: ScheduledStage, step: Bind) -> None:
     if step.kind not in _CPU_KINDS:
         msg = f"{what} no Target uses that kind yet; use parallel, vector or unrolled"
         raise ScheduleError(msg)
-    if loop.reduces and step.kind is not LoopKind.UNROLLED:
-        msg = f"{what} it reduces; only unrolled is legal there"
+    if loop.reduces and step.kind is LoopKind.PARALLEL:
+        msg = f"{what} it reduces; factor it out first"
         raise ScheduleError(msg)
     if step.kind is LoopKind.PARALLEL and (place != 0 or stage.attachment is not None):
         msg = f"{what} only the outermost loop of a stage that stands alone may be parallel"

@@ -1,4 +1,4 @@
-"""ComputeAt: a stage is computed where it is used, in registers."""
+"""ComputeAt: a stage is computed where it is used, in memory of the thread's own."""
 
 from __future__ import annotations
 
@@ -6,70 +6,59 @@ from dataclasses import replace
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.loop.ir import Extent, extent
-from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
+from compiler.loop.ir import Extent, LoopKind
+from compiler.schedule.regions import needed_region, region_extent
+from compiler.schedule.state import Attachment, Loop, ScheduledStage, State
 from compiler.schedule.steps import ComputeAt
-from compiler.workload.ir import stage_loads
 
 
 def compute_at(state: State, step: ComputeAt) -> State:
-    """Nest `stage` inside `loop` of `consumer`.
+    """Nest `stage` inside `loop` of `consumer`, before the rest of the loop's body.
 
         for i in 0..n: t[i] = ...                 for i.o:
         for i.o: for i.i: y[i] = f(t[i])    →       for i in 0..f: t[i] = ... (element i.o*f + i)
                                                     for i.i: y[i] = f(t[i.i])
 
-    Legal on a stage without other Steps so far whose result only the consumer reads, at one place. The stage's loops
-    then run over the region that one iteration of `loop` needs, and its buffer, of that size, lives in registers.
+    Legal on a stage that no Step but RFactor has changed and whose result is read only inside that loop: by the
+    consumer, or by stages that are attached there already (so attach readers first). Several reads share the smallest
+    box that holds them all. The consumer may be attached itself, and may reduce: what is attached to a reduction is
+    computed where it combines. The stage's loops then run over the region that one iteration of `loop` needs, and its
+    buffer, of that size, is local to the thread (compiler/loop/promote.py keeps it in registers where it can).
     """
     stage, consumer = state.stage(step.stage), state.stage(step.consumer)
-    _check(state, stage, step)
-    place = consumer.position(step.loop)
-    reads = {load.indices for load in stage_loads(consumer.stage) if load.buffer == stage.stage.target}
-    if len(reads) != 1:
-        msg = f"cannot compute {step.stage} at {step.consumer}: it reads {stage.stage.target} at {len(reads)} places"
-        raise ScheduleError(msg)
-    indices = [i.substitute(consumer.bindings) for i in next(iter(reads))]
-    inner = {loop.name: loop.extent.limit for loop in consumer.loops[place + 1 :]}
-    inner |= {part.name: part.extent for part in consumer.lets if part.of in inner}
-    origin = tuple(Index.sum([(a, c) for a, c in i.terms if a not in inner], i.const) for i in indices)
-    shape = tuple(1 + sum(c * (inner[a] - 1) for a, c in i.terms if a in inner) for i in indices)
-    start = tuple(_qualified(index, step.consumer) for index in origin)
+    _check(state, stage, consumer, step)
+    target = stage.stage.target
+    region = needed_region(state, target, step.consumer, step.loop)
+    sizes = state.workload.buffers[target].sizes
     loops = []
     for axis in stage.stage.axes:
         if axis.size == 1:
             loops.append(Loop(axis.name, Extent(1), reduces=False))
             continue
         at = stage.stage.target_indices.index(Index.of(axis.name))
-        loops.append(Loop(axis.name, _region(shape[at], axis.size, start[at]), reduces=False))
+        extent = region_extent(state, region.shape[at], sizes[at], region.origin[at])
+        loops.append(Loop(axis.name, extent, reduces=False))
     loops += [loop for loop in stage.loops if loop.reduces]
-    new = replace(stage, loops=tuple(loops), attachment=Attachment(step.consumer, step.loop, start, shape))
-    return state.with_stage(new)
+    attachment = Attachment(step.consumer, step.loop, region.origin, region.shape)
+    return state.with_stage(replace(stage, loops=tuple(loops), attachment=attachment))
 
 
-def _qualified(index: Index, consumer: str) -> Index:
-    return index.substitute({name: Index.of(qualified(consumer, name)) for name in index.names()})
-
-
-def _region(size: int, whole: int, start: Index) -> Extent:
-    """The region's extent along one axis: `size`, or less where the region sticks out of the whole."""
-    return Extent(size) if whole % size == 0 else extent(size, Index.of(whole) - start)
-
-
-def _check(state: State, stage: ScheduledStage, step: ComputeAt) -> None:
+def _check(state: State, stage: ScheduledStage, consumer: ScheduledStage, step: ComputeAt) -> None:
+    what = f"cannot compute {step.stage} at {step.consumer}:"
     plain = [a.name for a in (*stage.stage.axes, *stage.stage.reduce_axes)]
     if [loop.name for loop in stage.loops] != plain or stage.attachment is not None:
-        msg = f"cannot compute {step.stage} at {step.consumer}: other steps have changed it; attach it first"
+        msg = f"{what} other steps have changed it; attach it first"
         raise ScheduleError(msg)
-    readers = [s for s in state.stages if any(r.buffer == stage.stage.target for r in stage_loads(s.stage))]
-    temporary = stage.stage.target in {t.name for t in state.workload.temporaries}
-    if not temporary or [s.stage.name for s in readers] != [step.consumer]:
-        msg = f"cannot compute {step.stage} at {step.consumer}: its result is read elsewhere too"
+    if step.stage == step.consumer:
+        msg = f"{what} a stage cannot be computed inside itself"
+        raise ScheduleError(msg)
+    if stage.stage.target not in {t.name for t in state.workload.temporaries}:
+        msg = f"{what} its result is read elsewhere too, as an output of the workload"
         raise ScheduleError(msg)
     plain_axes = {Index.of(a.name) for a in stage.stage.axes if a.size > 1}
     if not plain_axes <= set(stage.stage.target_indices):
-        msg = f"cannot compute {step.stage} at {step.consumer}: it does not store at plain axes"
+        msg = f"{what} it does not store at plain axes"
         raise ScheduleError(msg)
-    if state.stage(step.consumer).stage.reducer is not None:
-        msg = f"cannot compute {step.stage} at {step.consumer}: the consumer reduces; attach to a map"
+    if consumer.loop(step.loop).kind is LoopKind.VECTOR:
+        msg = f"{what} {step.loop} is a vector; attach to a loop around it"
         raise ScheduleError(msg)

@@ -1,12 +1,12 @@
 """Lowering: a State becomes a LoopNest.
 
 An attached stage is nested in front of the rest of its consumer's loop body. A reduction becomes two nests inside its
-leading spatial loops: one that stores the neutral element, one that combines.
+leading spatial loops: one that stores the neutral element, one that combines; what is attached to a loop of both is
+computed in the second alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.errors import ScheduleError
@@ -15,6 +15,7 @@ from compiler.loop.ir import Buffer, For, Let, LoopNest, Stmt, Store, block
 from compiler.scalar import REDUCERS, Apply, Expr, Load, rewrite, substitute
 from compiler.scalar_type import neutral
 from compiler.schedule.packing import PackedRead, plan_packing
+from compiler.schedule.regions import absolute_axes
 from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
 from compiler.workload.ir import Operand, Workload
@@ -69,50 +70,70 @@ class _Lowering:
             if stage is None or stage.attachment is None:
                 found.append(Buffer(temporary.name, temporary.sizes, temporary.dtype, "global", "scratch"))
             else:
-                found.append(Buffer(temporary.name, stage.attachment.shape, stage.stage.dtype, "register"))
+                found.append(Buffer(temporary.name, stage.attachment.shape, temporary.dtype, "local"))
         return found
 
     def _stage(self, stage: ScheduledStage, outside: _Scope) -> Stmt:
         check_order(stage)
         lead = _leading(stage)
         defined = _Scope(outside.names + tuple(_names(stage, stage.loops)))
-        values = _absolute_axes(stage)
+        values = absolute_axes(stage)
+        _check_scope(stage, outside)
         body = self._reads(stage, substitute(stage.stage.body, values), defined)
         target = stage.stage.target_indices
         stored = tuple(_local_axes(stage, i, stage.attachment) for i in target)
         if stage.stage.reducer is None:
             inner = self._wrap(stage, stage.loops[lead:], Store(stage.stage.target, stored, body), outside)
         else:
-            inner = self._reduction(stage, stage.loops[lead:], stored, body)
+            inner = self._reduction(stage, stage.loops[lead:], stored, body, outside)
         return self._wrap(stage, stage.loops[:lead], inner, outside)
 
     def _reduction(
-        self, stage: ScheduledStage, loops: tuple[Loop, ...], stored: tuple[Index, ...], body: Expr
+        self,
+        stage: ScheduledStage,
+        loops: tuple[Loop, ...],
+        stored: tuple[Index, ...],
+        body: Expr,
+        outside: _Scope,
     ) -> Stmt:
         reducer = REDUCERS[stage.stage.reducer or "sum"]
         target = stage.stage.target
         start = Store(target, stored, neutral(stage.stage.reducer or "sum", stage.stage.dtype))
         combine = Store(target, stored, Apply(reducer.op, (Load(target, stored), body)))
-        init = self._wrap(stage, tuple(loop for loop in loops if not loop.reduces), start, _Scope())
-        return block(init, self._wrap(stage, loops, combine, _Scope()))
+        spatial = tuple(loop for loop in loops if not loop.reduces)
+        init = self._wrap(stage, spatial, start, outside, guests=False)
+        return block(init, self._wrap(stage, loops, combine, outside))
 
-    def _wrap(self, stage: ScheduledStage, loops: tuple[Loop, ...], inner: Stmt, outside: _Scope) -> Stmt:
+    def _wrap(
+        self,
+        stage: ScheduledStage,
+        loops: tuple[Loop, ...],
+        inner: Stmt,
+        outside: _Scope,
+        *,
+        guests: bool = True,
+    ) -> Stmt:
         for loop in reversed(loops):
             place = stage.position(loop.name)
-            scope = _Scope(outside.names + tuple(_names(stage, stage.loops[: place + 1])))
-            guests = [
-                self._stage(s, scope)
-                for s in self._attached.values()
-                if s.attachment is not None
-                and (s.attachment.consumer, s.attachment.loop) == (stage.stage.name, loop.name)
-            ]
-            inner = block(*guests, inner)
+            if guests:
+                scope = _Scope(outside.names + tuple(_names(stage, stage.loops[: place + 1])))
+                inner = block(*self._guests(stage, loop, scope), inner)
             for part in reversed([p for p in stage.lets if p.of == loop.name]):
                 value = _qualify(part.value, stage)
                 inner = Let(qualified(stage.stage.name, part.name), value, part.extent, inner)
             bounded = loop.extent.substitute(_qualifiers(stage))
             inner = For(qualified(stage.stage.name, loop.name), bounded, loop.kind, inner)
         return inner
+
+    def _guests(self, stage: ScheduledStage, loop: Loop, scope: _Scope) -> list[Stmt]:
+        """The stages that are computed at this loop, each after those that it reads."""
+        where = (stage.stage.name, loop.name)
+        at = [s for s in self._attached.values() if s.attachment is not None]
+        return [
+            self._stage(s, scope)
+            for s in at
+            if s.attachment and (s.attachment.consumer, s.attachment.loop) == where
+        ]
 
     def _reads(self, stage: ScheduledStage, body: Expr, scope: _Scope) -> Expr:
         """The body with loads of attached stages made relative and loads of packed constants redirected."""
@@ -166,14 +187,14 @@ def _names(stage: ScheduledStage, loops: tuple[Loop, ...]) -> list[tuple[str, in
     return found
 
 
-def _absolute_axes(stage: ScheduledStage) -> Mapping[str, Index]:
-    """Each axis in qualified names, the attachment's origin included."""
-    values = {axis: _qualify(index, stage) for axis, index in stage.bindings.items()}
-    if stage.attachment is not None:
-        for index, start in zip(stage.stage.target_indices, stage.attachment.origin, strict=True):
-            if index.name is not None:
-                values[index.name] += start
-    return values
+def _check_scope(stage: ScheduledStage, outside: _Scope) -> None:
+    """Raise ScheduleError where a later Step has moved a loop, which the stage's region starts at, inside it."""
+    if stage.attachment is None:
+        return
+    defined = {name for name, _ in outside.names}
+    for name in sorted({n for index in stage.attachment.origin for n in index.names()} - defined):
+        msg = f"stage {stage.stage.name} is computed outside {name}, where its region starts; reorder before ComputeAt"
+        raise ScheduleError(msg)
 
 
 def _local_axes(stage: ScheduledStage, index: Index, attachment: Attachment | None) -> Index:

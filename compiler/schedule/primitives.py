@@ -8,12 +8,25 @@ from compiler.schedule.algorithm import algorithm
 from compiler.schedule.bind import bind
 from compiler.schedule.compute_at import compute_at
 from compiler.schedule.fuse import fuse
+from compiler.schedule.inline import inline
 from compiler.schedule.pack import pack
 from compiler.schedule.reorder import reorder
+from compiler.schedule.rfactor import rfactor
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.split import split
 from compiler.schedule.state import State, initial_state
-from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
+from compiler.schedule.steps import (
+    Algorithm,
+    Bind,
+    ComputeAt,
+    Fuse,
+    Inline,
+    Pack,
+    Reorder,
+    RFactor,
+    Split,
+    Step,
+)
 from compiler.workload.ir import Workload
 
 _PRIMITIVES: dict[type, Callable[..., State]] = {
@@ -23,7 +36,9 @@ _PRIMITIVES: dict[type, Callable[..., State]] = {
     Reorder: reorder,
     Bind: bind,
     ComputeAt: compute_at,
+    Inline: inline,
     Pack: pack,
+    RFactor: rfactor,
 }
 
 

@@ -47,13 +47,13 @@ def split(state: State, step: Split) -> State:
 
 
 def _followed(guest: ScheduledStage, step: Split, factor: int) -> ScheduledStage:
-    """A stage that is computed inside the loop is computed inside its inner part; its region moves with both."""
+    """A stage that is computed at the loop is computed at its inner part; a region inside it moves with both."""
     at = guest.attachment
-    if at is None or at.consumer != step.stage:
+    if at is None:
         return guest
     name = qualified(step.stage, step.loop)
     value = {name: Index.of(f"{name}.o") * factor + f"{name}.i"}
-    loop = f"{step.loop}.i" if at.loop == step.loop else at.loop
+    loop = f"{step.loop}.i" if (at.consumer, at.loop) == (step.stage, step.loop) else at.loop
     origin = tuple(index.substitute(value) for index in at.origin)
     loops = tuple(replace(own, extent=own.extent.substitute(value)) for own in guest.loops)
     return replace(guest, loops=loops, attachment=replace(at, loop=loop, origin=origin))

@@ -115,10 +115,11 @@ def qualified(stage: str, name: str) -> str:
 
 def initial_state(workload: Workload) -> State:
     """Every stage as the plain nest of its axes: spatial axes first, then the reduction's."""
-    return State(workload, tuple(_plain(stage) for stage in workload.stages))
+    return State(workload, tuple(plain_stage(stage) for stage in workload.stages))
 
 
-def _plain(stage: Stage) -> ScheduledStage:
+def plain_stage(stage: Stage) -> ScheduledStage:
+    """The stage as the plain nest of its axes."""
     loops = [Loop(a.name, Extent(a.size), reduces=False) for a in stage.axes]
     loops += [Loop(a.name, Extent(a.size), reduces=True) for a in stage.reduce_axes]
     return ScheduledStage(stage, tuple(loops), {loop.name: Index.of(loop.name) for loop in loops})

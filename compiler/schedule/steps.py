@@ -2,6 +2,7 @@
 
     step ::= Algorithm(name, parameters) | Split(stage, loop, factor) | Fuse(stage, outer, inner)
            | Reorder(stage, loops) | Bind(stage, loop, kind) | ComputeAt(stage, consumer, loop) | Pack(stage, operand)
+           | RFactor(stage, loop) | Inline(stage)
 
 What each does to the nest, and when it is legal, stands in the primitive of the same name (compiler/schedule/split.py
 and so on). Stages and loops have stable ids: the axis `s1` of a stage starts as loop `s1`, splitting it gives `s1.o`
@@ -62,7 +63,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAt:
-    """Compute `stage` inside `loop` of its consumer, only the region needed there, in registers."""
+    """Compute `stage` inside `loop` of `consumer`, only the region that is read there, in memory of the thread."""
 
     stage: str
     consumer: str
@@ -77,7 +78,22 @@ class Pack:
     operand: str
 
 
-Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack]
+@dataclass(frozen=True, slots=True)
+class RFactor:
+    """A loop of a reduction becomes an axis of partial results, in a stage `stage.loop` of their own."""
+
+    stage: str
+    loop: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """A map is computed where it is read and not stored."""
+
+    stage: str
+
+
+Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor, Inline]
 
 
 def step_json(step: Step) -> dict[str, Any]:
@@ -108,4 +124,6 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
     "Bind": lambda d: Bind(str(d["stage"]), str(d["loop"]), LoopKind(d["kind"])),
     "ComputeAt": lambda d: ComputeAt(str(d["stage"]), str(d["consumer"]), str(d["loop"])),
     "Pack": lambda d: Pack(str(d["stage"]), str(d["operand"])),
+    "Inline": lambda d: Inline(str(d["stage"])),
+    "RFactor": lambda d: RFactor(str(d["stage"]), str(d["loop"])),
 }

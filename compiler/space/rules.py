@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from compiler.errors import CompileError
 from compiler.space.reduction import Reduction
+from compiler.space.rows import Rows
 from compiler.space.rule import Rule
 from compiler.space.space import SearchSpace
 from compiler.space.vector_map import VectorMap
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-RULES: tuple[Rule, ...] = (Reduction(), VectorMap())
+RULES: tuple[Rule, ...] = (Rows(), Reduction(), VectorMap())
 
-VERSION = 1
+VERSION = 2
 """Raised when a rule changes what its knobs mean."""
 
 

@@ -1,7 +1,7 @@
 """Partition: a Graph becomes a Program of Subgraphs with canonical Workloads.
 
 Copies are inserted where the model's interface needs another layout than the inside, layouts are assigned, nodes are
-fused, and each group becomes a Workload of its own.
+fused into groups, groups that work along the same rows into chains, and each becomes a Workload.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compiler.graph.printer import graph_text
 from compiler.graph.verify import verify_graph
 from compiler.passes import Pass, run_passes
 from compiler.workload.canonical import canonicalise
-from compiler.workload.fusion import FusedNodes, fuse
+from compiler.workload.chains import Chain, chains
 from compiler.workload.names import describe
 from compiler.workload.program import Program, Subgraph
 from compiler.workload.stages import Storage, build_workload
@@ -34,7 +34,7 @@ def partition(graph: Graph) -> Program:
     interface = graph.types()
     graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
     storage = Storage(graph.types(), assign_layouts(graph))
-    subgraphs = tuple(_subgraph(fused, storage) for fused in fuse(graph))
+    subgraphs = tuple(_subgraph(chain, storage) for chain in chains(graph))
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}
     stored = dict.fromkeys([*graph.inputs, *(value for s in subgraphs for value in s.bindings.values())])
     stored_values = [value for value in stored if value not in graph.constants]
@@ -49,8 +49,8 @@ def partition(graph: Graph) -> Program:
     )
 
 
-def _subgraph(fused: FusedNodes, storage: Storage) -> Subgraph:
-    workload = build_workload(fused, storage)
+def _subgraph(chain: Chain, storage: Storage) -> Subgraph:
+    workload = build_workload(chain, storage)
     canonical = canonicalise(workload)
     temporaries = {t.name for t in canonical.workload.temporaries}
     bindings = {new: old for new, old in canonical.names.items() if new not in temporaries}

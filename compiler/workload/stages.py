@@ -1,4 +1,4 @@
-"""Stages: fused nodes as a Workload, with the model's own names for buffers.
+"""Stages: a chain of fused nodes as a Workload, with the model's own names for buffers.
 
     anchor:    temporary[n, h, w, c] = sum over ... of x[n, h + kh, w + kw, ic] * weights[c, ic, kh, kw]
     epilogue:  y[n, h + 1, w + 1, c] = max(temporary[n, h, w, c] + bias[c], 0)
@@ -10,7 +10,7 @@ constants are row-major.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.graph.halo import drop_guards
 from compiler.graph.ir import Compute, TensorType
@@ -18,6 +18,7 @@ from compiler.graph.layout import Layout
 from compiler.index import Index
 from compiler.scalar import Expr, Load, rewrite, substitute
 from compiler.symbol import Axis
+from compiler.workload.chains import Chain, epilogue_body, member_compute
 from compiler.workload.fusion import FusedNodes
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
@@ -37,9 +38,9 @@ class Storage:
             return Operand(value, kind.shape, kind.dtype, constant=True)
         return Operand(value, layout.storage_shape(kind.shape), kind.dtype)
 
-    def unused_name(self) -> str:
+    def unused_name(self, number: str) -> str:
         """A name for a temporary; canonical names replace it."""
-        name = "t"
+        name = f"t{number}"
         while name in self.types:
             name += "'"
         return name
@@ -55,33 +56,63 @@ class Storage:
         return rewrite(drop_guards(expr, self.types, self.layouts, ranges), rule)
 
 
-def build_workload(fused: FusedNodes, storage: Storage) -> Workload:
-    """The Workload of one group: stages "anchor" and "epilogue", or "map" alone."""
-    if fused.anchor is None:
-        return _workload(storage, (), (_map_stage("map", fused, fused.body, storage),), fused)
-    compute = fused.anchor.compute
-    axes = _stored_axes(compute, storage.layouts[fused.last.output])
+def build_workload(chain: Chain, storage: Storage) -> Workload:
+    """The Workload of a chain: stages "anchor" and "epilogue", or "map" alone; numbered where there are more groups."""
+    temporaries: list[Operand] = []
+    stages: list[Stage] = []
+    for place, member in enumerate(chain.members):
+        last, number = member is chain.last, str(place) if len(chain.members) > 1 else ""
+        renamed = {old: Index.of(new) for old, new in chain.names[place].items()}
+        made, own = _member_stages(member, storage, number, last=last)
+        temporaries += own
+        stages += [_rename_axes(stage, renamed, chain.names[place]) for stage in made]
+        if not last:
+            temporaries.append(storage.operand(member.last.output))
+    return _workload(storage, tuple(temporaries), tuple(stages), chain.last)
+
+
+def _member_stages(
+    member: FusedNodes, storage: Storage, number: str, *, last: bool
+) -> tuple[list[Stage], list[Operand]]:
+    """The stages of a group and the temporaries between them."""
+    body = epilogue_body(member)
+    if member.anchor is None:
+        return [_map_stage(f"map{number}", member, body, storage)], []
+    compute = member.anchor.compute
+    layout = storage.layouts[member.last.output]
+    axes = _stored_axes(compute, layout)
     place = tuple(Index.of(a.name) for a in axes)
-    temporary = Operand(storage.unused_name(), tuple(a.extent for a in axes), compute.dtype)
     anchor = Stage(
-        name="anchor",
+        name=f"anchor{number}",
         axes=axes,
         reduce_axes=compute.reduce_axes,
         reducer=compute.reducer,
         body=storage.lower(compute.body, compute.ranges),
-        target=temporary.name,
+        target=storage.unused_name(number),
         target_indices=place,
         dtype=compute.dtype,
     )
-    renamed = substitute(fused.body, _axis_names(fused.last.compute, compute))
-    body = _load_temporary(renamed, fused.anchor.output, temporary.name, place)
-    epilogue = _map_stage("epilogue", fused, body, storage)
-    return _workload(storage, (temporary,), (anchor, epilogue), fused)
+    if not last and member.anchor is member.last:
+        logical = tuple(Index.of(a.name) for a in compute.axes)
+        return [replace(anchor, target=member.last.output, target_indices=layout.indices(logical))], []
+    temporary = Operand(anchor.target, tuple(a.extent for a in axes), compute.dtype)
+    loaded = _load_temporary(body, member.anchor.output, temporary.name, place)
+    return [anchor, _map_stage(f"epilogue{number}", member, loaded, storage)], [temporary]
+
+
+def _rename_axes(stage: Stage, bindings: Mapping[str, Index], names: Mapping[str, str]) -> Stage:
+    return replace(
+        stage,
+        axes=tuple(Axis(names[a.name], a.extent) for a in stage.axes),
+        reduce_axes=tuple(Axis(names[a.name], a.extent) for a in stage.reduce_axes),
+        body=substitute(stage.body, bindings),
+        target_indices=tuple(i.substitute(bindings) for i in stage.target_indices),
+    )
 
 
 def _map_stage(name: str, fused: FusedNodes, body: Expr, storage: Storage) -> Stage:
     """A stage without reduction that stores the group's output; an epilogue has the axes of its anchor."""
-    compute = (fused.anchor or fused.last).compute
+    compute = member_compute(fused)
     value = fused.last.output
     layout = storage.layouts[value]
     logical = tuple(Index.of(a.name) for a in compute.axes)
@@ -108,10 +139,6 @@ def _workload(
 
 def _stored_axes(compute: Compute, layout: Layout) -> tuple[Axis, ...]:
     return tuple(compute.axes[d] for d in layout.order)
-
-
-def _axis_names(source: Compute, target: Compute) -> dict[str, Index]:
-    return {a.name: Index.of(b.name) for a, b in zip(source.axes, target.axes, strict=True)}
 
 
 def _load_temporary(body: Expr, value: str, temporary: str, place: tuple[Index, ...]) -> Expr:

@@ -127,6 +127,53 @@ def transpose(rows: int, columns: int) -> Workload:
     return mapped(Load("x0", at("s1", "s0")), (rows, columns), (operand("x0", columns, rows),))
 
 
+def chain(operands: tuple[Operand, ...], *stages: Stage) -> Workload:
+    """Stages that share axes by name; the last one stores y0, the others a temporary each."""
+    temporaries = tuple(operand(s.target, *(a.size for a in s.axes)) for s in stages[:-1])
+    return Workload(operands, temporaries, (operand("y0", *(a.size for a in stages[-1].axes)),), stages)
+
+
+def row_stage(
+    name: str, sizes: tuple[int, ...], body: Expr, target: str, reducer: str | None = None, reduced: int = 0
+) -> Stage:
+    """Over s0, s1, ... of the sizes; the last `reduced` of them are reduced."""
+    axes = tuple(axis(f"s{i}", size) for i, size in enumerate(sizes))
+    kept = axes[: len(axes) - reduced]
+    return Stage(
+        name, kept, axes[len(kept) :], reducer, body, target, at(*(a.name for a in kept)), dtype=DType.F32
+    )
+
+
+def softmax(rows: int, columns: int) -> Workload:
+    """Three stages along the rows; the exponential is stored."""
+    sizes, both = (rows, columns), at("s0", "s1")
+    distance = apply("exp", apply("sub", Load("x0", both), Load("t0", at("s0"))))
+    return chain(
+        (operand("x0", rows, columns),),
+        row_stage("largest", sizes, Load("x0", both), "t0", "max", 1),
+        row_stage("power", sizes, distance, "t1"),
+        row_stage("total", sizes, Load("t1", both), "t2", "sum", 1),
+        row_stage("share", sizes, apply("div", Load("t1", both), Load("t2", at("s0"))), "y0"),
+    )
+
+
+def layer_norm(rows: int, columns: int) -> Workload:
+    """Mean, deviation, and the map that uses both."""
+    sizes, both, row = (rows, columns), at("s0", "s1"), at("s0")
+    centred = apply("sub", Load("x0", both), Load("t1", row))
+    variance = apply("mul", Load("t2", row), Const(1.0 / columns))
+    deviation = apply("div", Const(1.0), apply("sqrt", apply("add", variance, Const(1e-5))))
+    scaled = apply("mul", apply("mul", centred, Load("t3", row)), Load("c0", at("s1")))
+    return chain(
+        (operand("x0", rows, columns), operand("c0", columns, constant=True)),
+        row_stage("sum", sizes, Load("x0", both), "t0", "sum", 1),
+        row_stage("mean", (rows,), apply("mul", Load("t0", row), Const(1.0 / columns)), "t1"),
+        row_stage("squares", sizes, apply("mul", centred, centred), "t2", "sum", 1),
+        row_stage("deviation", (rows,), deviation, "t3"),
+        row_stage("scaled", sizes, scaled, "y0"),
+    )
+
+
 KINDS: dict[str, Workload] = {
     "convolution": convolution(7, 12, 37, 3),
     "convolution_strided": convolution(5, 3, 20, 3, 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import broadcast_load, float_operands, output_axes
@@ -27,18 +28,16 @@ def _distance(parts: Parts, largest: str) -> Expr:
 
 
 def _softmax(call: OperatorCall) -> None:
-    """Emit exp(x - max) * (1 / sum exp(x - max)); the exponential is cheaper to repeat than to store."""
+    """Emit exp(x - max) as a value of its own, and that times 1 / its sum: fusion decides whether it is stored."""
     parts = _parts(call)
     largest = parts.total("max", parts.element(), "max")
-    weight = parts.total(
-        "sum",
-        apply("exp", _distance(parts, largest)),
-        "weight",
-        lambda total: apply("div", Const(1.0), total),
-    )
     axes = output_axes(call.shape(0))
-    x, top, scale = (broadcast_load(call, v, axes) for v in (parts.value, largest, weight))
-    call.emit(Compute(axes, (), None, apply("mul", apply("exp", apply("sub", x, top)), scale)))
+    x, top = (broadcast_load(call, v, axes) for v in (parts.value, largest))
+    power = call.intermediate(Compute(axes, (), None, apply("exp", apply("sub", x, top))), "power")
+    raised = replace(parts, value=power)
+    weight = raised.total("sum", raised.element(), "weight", lambda total: apply("div", Const(1.0), total))
+    e, scale = (broadcast_load(call, v, axes) for v in (power, weight))
+    call.emit(Compute(axes, (), None, apply("mul", e, scale)))
 
 
 def _log_softmax(call: OperatorCall) -> None:

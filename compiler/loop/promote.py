@@ -1,0 +1,109 @@
+"""Promote: local buffers become registers where every access is at a constant place.
+
+    local t: f32[4, 8]                                    register t: f32[4, 8]     (4 vectors of 8 lanes)
+    for i in 0..4 unrolled: for j in 0..8 vector: t[i, j]    →  the same accesses
+
+A place is constant when only unrolled loops and the lanes of a vector move it. Accesses that overlap must agree in
+their vectors: a register cannot be written as a vector and read element by element. The rest stays in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import assert_never
+
+from compiler.index import Index
+from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.scalar import loads
+
+_Slot = tuple[int, int]
+"""First element and lanes; 0 lanes for a single element."""
+
+
+def promote(nest: LoopNest) -> LoopNest:
+    """Change the scope of local buffers that need no memory. The nest must be simplified."""
+    local = {b.name: b for b in nest.buffers if b.scope == "local"}
+    if not local:
+        return nest
+    slots: dict[str, set[_Slot] | None] = {name: set() for name in local}
+    for name, indices, around in _accesses(nest.body, _Around({}, {})):
+        known = slots.get(name)
+        if known is not None:
+            found = around.slots(local[name].flat(indices))
+            slots[name] = None if found is None else known | found
+    kept = {name for name, found in slots.items() if found is not None and _disjoint(found)}
+    if not kept:
+        return nest
+    buffers = tuple(replace(b, scope="register") if b.name in kept else b for b in nest.buffers)
+    return replace(nest, buffers=buffers)
+
+
+def local_bytes(nest: LoopNest) -> int:
+    """Memory of its own that each thread needs."""
+    return sum(_bytes(b) for b in nest.buffers if b.scope == "local")
+
+
+def _bytes(buffer: Buffer) -> int:
+    count = buffer.dtype.size_bytes
+    for size in buffer.shape:
+        count *= size
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The loops and lets around an access: `loops` by name, `lets` in terms of loops."""
+
+    loops: Mapping[str, For]
+    lets: Mapping[str, Index]
+
+    def slots(self, place: Index) -> set[_Slot] | None:
+        """All slots that an access touches; None where it moves with a loop that runs."""
+        place = place.substitute(self.lets)
+        names = sorted(place.names())
+        kinds = {name: self.loops[name].kind for name in names if name in self.loops}
+        if len(kinds) < len(names) or set(kinds.values()) - {LoopKind.UNROLLED, LoopKind.VECTOR}:
+            return None
+        lane = next((name for name, kind in kinds.items() if kind is LoopKind.VECTOR), None)
+        lanes = 0
+        if lane is not None:
+            rest = place - Index.of(lane)
+            if lane in rest.names():
+                return None
+            place, lanes = rest, self.loops[lane].extent.limit
+            names.remove(lane)
+        ranges = [range(self.loops[name].extent.limit) for name in names]
+        return {(place.evaluate(dict(zip(names, at, strict=True))), lanes) for at in product(*ranges)}
+
+
+def _accesses(stmt: Stmt, around: _Around) -> Iterator[tuple[str, tuple[Index, ...], _Around]]:
+    match stmt:
+        case For(var, _, _, body):
+            yield from _accesses(body, _Around({**around.loops, var: stmt}, around.lets))
+        case Let(var, value, _, body):
+            lets = {**around.lets, var: value.substitute(around.lets)}
+            yield from _accesses(body, _Around(around.loops, lets))
+        case If(_, then, otherwise):
+            yield from _accesses(then, around)
+            yield from _accesses(otherwise, around)
+        case Store(buffer, indices, value):
+            yield buffer, indices, around
+            for load in loads(value):
+                yield load.buffer, load.indices, around
+        case Block(statements):
+            for statement in statements:
+                yield from _accesses(statement, around)
+        case _:
+            assert_never(stmt)
+
+
+def _disjoint(slots: set[_Slot]) -> bool:
+    """Whether no two slots share an element."""
+    end = None
+    for first, lanes in sorted(slots):
+        if end is not None and first < end:
+            return False
+        end = first + max(1, lanes)
+    return True

@@ -1,0 +1,125 @@
+"""Regions: which elements of a stage's result one iteration of a loop around its readers needs.
+
+A region is a box: per dimension of the result an origin, in the names of the loops around it, and a length.
+
+    for i.o: for i.i < 4: y[i.o*4 + i.i] = t[i.o*4 + i.i] + t[i.o*4 + i.i + 1]      at i.o: origin i.o*4, length 5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.loop.ir import Extent
+from compiler.schedule.state import ScheduledStage, State, qualified
+from compiler.workload.ir import stage_loads
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """First element, in qualified names, and number of elements, per dimension of a stage's target."""
+
+    origin: tuple[Index, ...]
+    shape: tuple[int, ...]
+
+
+def readers(state: State, buffer: str) -> tuple[ScheduledStage, ...]:
+    """The stages that load from a buffer."""
+    return tuple(s for s in state.stages if any(r.buffer == buffer for r in stage_loads(s.stage)))
+
+
+def absolute_axes(stage: ScheduledStage) -> Mapping[str, Index]:
+    """Each axis of a stage in qualified names, the origin of the region that it computes included."""
+    own = {name: Index.of(qualified(stage.stage.name, name)) for name in limits(stage)}
+    values = {axis: index.substitute(own) for axis, index in stage.bindings.items()}
+    if stage.attachment is not None:
+        for index, start in zip(stage.stage.target_indices, stage.attachment.origin, strict=True):
+            if index.name is not None:
+                values[index.name] += start
+    return values
+
+
+def limits(stage: ScheduledStage, first: int = 0) -> dict[str, int]:
+    """Names that the loops from place `first` on define, parts of fused loops included, and their limits."""
+    loops = {loop.name: loop.extent.limit for loop in stage.loops[first:]}
+    return loops | {part.name: part.extent for part in stage.lets if part.of in loops}
+
+
+def needed_region(state: State, buffer: str, consumer: str, loop: str) -> Region:
+    """The box that all reads of `buffer` inside one iteration of `loop` of `consumer` lie in.
+
+    Raises ScheduleError where a reader stands elsewhere, or where no box of constant size holds all reads.
+    """
+    what = f"cannot compute {buffer} at {loop} of {consumer}:"
+    around = dict(_all_limits(state))
+    still = {name: 1 for name, size in around.items() if size == 1}
+    inner: dict[str, int] = {}
+    reads: list[tuple[Index, ...]] = []
+    for reader in readers(state, buffer):
+        inner |= _inner_limits(state, reader, consumer, loop, what)
+        values = absolute_axes(reader)
+        loaded = {load.indices for load in stage_loads(reader.stage) if load.buffer == buffer}
+        reads += [tuple(i.substitute(values).simplify(still) for i in indices) for indices in loaded]
+    if not reads:
+        msg = f"{what} no stage reads it"
+        raise ScheduleError(msg)
+    sides = [_side(set(indices), inner, what) for indices in zip(*reads, strict=True)]
+    for origin, _ in sides:
+        if origin.bounds(around)[0] < 0:
+            msg = f"{what} it is read in front of its first element, at {origin}"
+            raise ScheduleError(msg)
+    return Region(tuple(origin for origin, _ in sides), tuple(length for _, length in sides))
+
+
+def region_extent(state: State, length: int, whole: int, origin: Index) -> Extent:
+    """The trip count along one dimension of a region: `length`, or less where the region sticks out of the whole."""
+    if origin.bounds(dict(_all_limits(state)))[1] + length <= whole:
+        return Extent(length)
+    return Extent(length, Index.of(whole) - origin)
+
+
+def _all_limits(state: State) -> Iterator[tuple[str, int]]:
+    for stage in state.stages:
+        yield from ((qualified(stage.stage.name, name), size) for name, size in limits(stage).items())
+
+
+def _inner_limits(
+    state: State, reader: ScheduledStage, consumer: str, loop: str, what: str
+) -> dict[str, int]:
+    """Names between `loop` of `consumer` and a read, with their limits."""
+    inner: dict[str, int] = {}
+    while reader.stage.name != consumer:
+        inner |= {qualified(reader.stage.name, n): size for n, size in limits(reader).items()}
+        at = reader.attachment
+        if at is None:
+            msg = f"{what} its result is read elsewhere too, by {reader.stage.name}; attach that first"
+            raise ScheduleError(msg)
+        host = state.stage(at.consumer)
+        if at.consumer == consumer and host.position(at.loop) < host.position(loop):
+            msg = f"{what} {reader.stage.name} reads its result outside that loop"
+            raise ScheduleError(msg)
+        reader = host
+    own = limits(reader, reader.position(loop) + 1)
+    return inner | {qualified(consumer, n): size for n, size in own.items()}
+
+
+def _side(indices: set[Index], inner: Mapping[str, int], what: str) -> tuple[Index, int]:
+    """Origin and length along one dimension."""
+    spans: dict[Index, tuple[int, int]] = {}
+    for index in indices:
+        outside = Index.sum([(a, c) for a, c in index.terms if not Index.of(a).names() & inner.keys()])
+        moving = index - outside
+        if not moving.names() <= inner.keys():
+            msg = f"{what} it is read at {index}, which mixes loops inside and outside"
+            raise ScheduleError(msg)
+        low, high = moving.bounds(inner)
+        known = spans.get(outside, (low, high))
+        spans[outside] = (min(low, known[0]), max(high, known[1]))
+    if len(spans) != 1:
+        places = " and ".join(sorted(str(origin) for origin in spans))
+        msg = f"{what} it is read at {len(spans)} places, from {places}, which lie in no box of constant size"
+        raise ScheduleError(msg)
+    ((outside, (low, high)),) = spans.items()
+    return outside + low, high - low + 1

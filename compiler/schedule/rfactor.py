@@ -1,0 +1,91 @@
+"""RFactor: a reduction becomes partial results along a new axis, and a reduction of those."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.scalar import REDUCERS, Bound, Const, Expr, Guard, Load, substitute
+from compiler.schedule.state import ScheduledStage, State, plain_stage
+from compiler.schedule.steps import RFactor
+from compiler.symbol import axis
+from compiler.workload.ir import Operand, Stage
+
+
+def rfactor(state: State, step: RFactor) -> State:
+    """`loop`, one of several loops of a reduction, becomes an axis of a new stage `stage.loop`.
+
+        for r.o: for r.i in 0..8: t[] = t[] + x[r.o*8 + r.i]
+        →  for r.i in 0..8: for r.o: p[r.i] = p[r.i] + x[r.o*8 + r.i]        stage "t.r.i": the partial results
+           for r.i in 0..8: t[] = t[] + p[r.i]                               stage "t"
+
+    Where the loops run past the end of the reduction the neutral element is taken. Legal on a reduction none of whose
+    loops is bound or attached, and of whose spatial loops none has changed: split the reduction's loops, then factor.
+    The order of combination changes: every reducer is associative and commutative, floats within the Task's error.
+    Both stages are plain afterwards: the loops of the first have the names that they had here.
+    """
+    stage = state.stage(step.stage)
+    old, reducing = stage.stage, [loop for loop in stage.loops if loop.reduces]
+    _check(state, stage, step)
+    name, buffer = f"{old.name}.{step.loop}", f"{old.target}.{step.loop}"
+    new_axis = axis(step.loop, stage.loop(step.loop).extent.limit)
+    axes = (*old.axes, new_axis)
+    place = tuple(Index.of(a.name) for a in axes)
+    partial = replace(
+        old,
+        name=name,
+        axes=axes,
+        reduce_axes=tuple(axis(loop.name, loop.extent.limit) for loop in reducing if loop.name != step.loop),
+        body=_body(stage),
+        target=buffer,
+        target_indices=place,
+    )
+    final = replace(old, reduce_axes=(new_axis,), body=Load(buffer, place))
+    temporary = Operand(buffer, tuple(a.extent for a in axes), old.dtype)
+    at = state.stages.index(stage)
+    stages = (*state.stages[:at], plain_stage(partial), plain_stage(final), *state.stages[at + 1 :])
+    workload = replace(
+        state.workload,
+        temporaries=(*state.workload.temporaries, temporary),
+        stages=tuple(s.stage for s in stages),
+    )
+    return State(workload, stages)
+
+
+def _body(stage: ScheduledStage) -> Expr:
+    """The body in terms of the loops; the neutral element where they run past the end of an axis."""
+    old: Stage = stage.stage
+    ranges = {loop.name: loop.extent.limit for loop in stage.loops}
+    bounds = tuple(
+        Bound(stage.bindings[a.name], 0, a.size)
+        for a in old.reduce_axes
+        if stage.bindings[a.name].bounds(ranges)[1] >= a.size
+    )
+    body = substitute(old.body, stage.bindings)
+    if not bounds:
+        return body
+    return Guard(bounds, body, Const(REDUCERS[old.reducer or "sum"].neutral, old.dtype))
+
+
+def _check(state: State, stage: ScheduledStage, step: RFactor) -> None:
+    what = f"cannot factor {step.loop} out of {step.stage}:"
+    plain = plain_stage(stage.stage)
+    if not stage.loop(step.loop).reduces:
+        msg = f"{what} it does not reduce"
+        raise ScheduleError(msg)
+    if sum(loop.reduces for loop in stage.loops) < 2:
+        msg = f"{what} nothing would be left to reduce; split it first"
+        raise ScheduleError(msg)
+    if stage.attachment is not None or any(
+        s.attachment is not None and s.attachment.consumer == step.stage for s in state.stages
+    ):
+        msg = f"{what} stages are attached already; factor before ComputeAt"
+        raise ScheduleError(msg)
+    spatial = [loop for loop in stage.loops if not loop.reduces]
+    if spatial != [loop for loop in plain.loops if not loop.reduces] or stage.lets or stage.packed:
+        msg = f"{what} other steps have changed its spatial loops; factor first"
+        raise ScheduleError(msg)
+    if any(loop.kind is not loop.kind.SERIAL for loop in stage.loops):
+        msg = f"{what} a loop is bound; factor before binding"
+        raise ScheduleError(msg)

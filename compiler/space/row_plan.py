@@ -1,0 +1,255 @@
+"""The Steps of the rule for rows: the loops of the last stage, then every other stage attached to them, in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from compiler.loop.ir import LoopKind
+from compiler.schedule.steps import Bind, ComputeAt, Fuse, Inline, Reorder, RFactor, Split, Step
+from compiler.space.row_structure import RowAxes, contiguous_axis
+from compiler.symbol import Axis
+from compiler.workload.ir import Stage, Workload, stage_loads
+
+
+@dataclass(frozen=True, slots=True)
+class RowChoices:
+    """What the knobs decide.
+
+    Attributes:
+        block: rows at a time; vectors of rows where neighbouring rows fill the lanes.
+        accumulators: partial results (vectors of them, where columns fill the lanes) of one reduction and row.
+        unroll: vectors that a map computes per iteration.
+        keep: whether maps with several readers are stored; they are repeated otherwise.
+        parallel: how many loops over rows are shared out together.
+    """
+
+    block: int
+    accumulators: int
+    unroll: int
+    keep: bool
+    parallel: int
+
+
+class RowPlan:
+    """Schedules of one Workload whose stages share rows; `widest`: lanes of the target."""
+
+    def __init__(self, workload: Workload, axes: RowAxes, widest: int) -> None:
+        """Look at the stages."""
+        self.workload, self.axes = workload, axes
+        self.last = workload.stages[-1]
+        size = axes.vector.size if axes.vector is not None else 1
+        self.lanes = 1
+        while self.lanes < min(size, widest):
+            self.lanes *= 2
+
+    @cached_property
+    def inlined(self) -> tuple[Stage, ...]:
+        """Maps over columns that one stage reads: there is nothing to repeat."""
+        return tuple(s for s in self._column_maps if self._readers(s) < 2)
+
+    @cached_property
+    def shared(self) -> tuple[Stage, ...]:
+        """Maps over columns that several stages read."""
+        return tuple(s for s in self._column_maps if self._readers(s) > 1)
+
+    @property
+    def outer_sizes(self) -> tuple[int, ...]:
+        """Trip counts of the loops over rows for blocks of one row or vector."""
+        sizes = [-(-a.size // self.lanes) if a == self._lane_row else a.size for a in self._ordered_rows]
+        return tuple(sizes) or (1,)
+
+    def local_elements(self, choices: RowChoices) -> int:
+        """Elements of the maps that are kept for one block of rows."""
+        rows = choices.block * (self.lanes if self.axes.along_rows else 1)
+        return sum(
+            rows * _padded(s, self._names(self.axes.rows), 8 * self.lanes)
+            for s in self.shared
+            if choices.keep
+        )
+
+    def steps(self, choices: RowChoices) -> list[Step]:
+        """The whole schedule."""
+        gone = [*self.inlined, *(() if choices.keep else self.shared)]
+        steps: list[Step] = [Inline(s.name) for s in gone]
+        loop, own = self._last_steps(choices)
+        steps += own
+        for stage in reversed(self.workload.stages[:-1]):
+            if stage not in gone:
+                steps += self._attached(stage, choices, loop)
+        return steps
+
+    # --- the last stage
+
+    def _last_steps(self, choices: RowChoices) -> tuple[str, list[Step]]:
+        """The loop that all others are attached to, and the Steps."""
+        name = self.last.name
+        split, outer, inner = self._row_loops(choices)
+        columns = [a.name for a in self.axes.columns]
+        if not outer and columns:
+            split.append(Split(name, columns[0], self.axes.columns[0].size))
+            outer, columns = [f"{columns[0]}.o"], [f"{columns[0]}.i", *columns[1:]]
+        elif not outer:
+            outer = [a.name for a in self.last.axes]
+        made, ordered, kinds = self._inner_loops(self.last, columns, inner, choices)
+        steps = [*split, *made, Reorder(name, (*outer, *ordered))]
+        loop = outer[0]
+        for following in outer[1 : choices.parallel]:
+            steps.append(Fuse(name, loop, following))
+            loop = f"{loop}*{following}"
+        steps.append(Bind(name, loop, LoopKind.PARALLEL))
+        return (outer[-1] if choices.parallel < len(outer) else loop), [*steps, *kinds]
+
+    def _row_loops(self, choices: RowChoices) -> tuple[list[Step], list[str], list[str]]:
+        """Splits, loops over blocks, loops inside a block."""
+        names = [a.name for a in self._ordered_rows]
+        blocked = self._lane_row or (self._ordered_rows[-1] if self._ordered_rows else None)
+        size = choices.block * (self.lanes if self.axes.along_rows else 1)
+        if blocked is None or size == 1:
+            return [], names, []
+        return (
+            [Split(self.last.name, blocked.name, size)],
+            [*names[:-1], f"{names[-1]}.o"],
+            [f"{names[-1]}.i"],
+        )
+
+    # --- attached stages
+
+    def _attached(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
+        if stage.reducer is None:
+            at: list[Step] = [ComputeAt(stage.name, self.last.name, loop)]
+            columns = [a.name for a in stage.axes if a.name not in self._names(self.axes.rows) and a.size > 1]
+            split, ordered, kinds = self._inner_loops(stage, columns, self._blocked(stage), choices)
+            return [*at, *split, Reorder(stage.name, tuple(ordered)), *kinds]
+        if self.axes.along_rows:
+            return self._accumulate_rows(stage, choices, loop)
+        return self._accumulate_columns(stage, choices, loop)
+
+    def _accumulate_columns(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
+        """Partial results in the lanes of several vectors, then in those of one, then combined."""
+        vector = next((a for a in stage.reduce_axes if a == self.axes.vector), None)
+        if vector is None or self.lanes == 1:
+            return [ComputeAt(stage.name, self.last.name, loop)]
+        name, v = stage.name, vector.name
+        count = min(choices.accumulators, -(-vector.size // self.lanes))
+        block = self._blocked(stage)
+        others = [a.name for a in stage.reduce_axes if a != vector]
+        first, second = f"{name}.{v}.i", f"{name}.{v}.i.i"
+        factors: list[Step] = [Split(name, v, self.lanes * count), RFactor(name, f"{v}.i")]
+        lane = f"{v}.i"
+        made = [first]
+        if count > 1:
+            factors += [Split(name, lane, self.lanes), RFactor(name, f"{lane}.i")]
+            made.append(second)
+        attach = [ComputeAt(s, self.last.name, loop) for s in (name, *reversed(made))]
+        if count > 1:
+            lanes = [f"{lane}.o", f"{lane}.i"]
+            inner: list[Step] = [
+                Split(first, lane, self.lanes),
+                Reorder(first, (*others, f"{v}.o", *block, *lanes)),
+                *_bind(first, [*block, lanes[0]], lanes[1]),
+                Reorder(second, (*block, *lanes)),
+                *_bind(second, [*block, lanes[0]], lanes[1]),
+                *_bind(name, block, lanes[1]),
+            ]
+        else:
+            inner = [
+                Reorder(first, (*others, f"{v}.o", *block, lane)),
+                *_bind(first, block, lane),
+                *_bind(name, block, lane),
+            ]
+        return [*factors, *attach, *inner]
+
+    def _accumulate_rows(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
+        """A vector of rows per accumulator; several accumulators a row take turns along the last reduction axis."""
+        name, row = stage.name, self._lane_row
+        assert row is not None
+        reduced = [a.name for a in stage.reduce_axes]
+        count = min(choices.accumulators, stage.reduce_axes[-1].size)
+        lanes = [f"{row.name}.o", f"{row.name}.i"]
+        if count == 1:
+            return [
+                ComputeAt(name, self.last.name, loop),
+                Split(name, row.name, self.lanes),
+                Reorder(name, (*reduced, *lanes)),
+                *_bind(name, lanes[:1], lanes[1]),
+            ]
+        turn = f"{reduced[-1]}.i"
+        partial = f"{name}.{turn}"
+        return [
+            Split(name, reduced[-1], count),
+            RFactor(name, turn),
+            ComputeAt(name, self.last.name, loop),
+            ComputeAt(partial, self.last.name, loop),
+            Split(partial, row.name, self.lanes),
+            Reorder(partial, (*reduced[:-1], f"{reduced[-1]}.o", turn, *lanes)),
+            *_bind(partial, [turn, lanes[0]], lanes[1]),
+            Split(name, row.name, self.lanes),
+            Reorder(name, (turn, *lanes)),
+            *_bind(name, [turn, lanes[0]], lanes[1]),
+        ]
+
+    def _inner_loops(
+        self, stage: Stage, columns: list[str], block: list[str], choices: RowChoices
+    ) -> tuple[list[Step], list[str], list[Step]]:
+        """Splits, order and kinds of the loops of a map inside a block of rows; `columns`: outermost first."""
+        name = stage.name
+        if self._lane_row is not None:
+            row = block[0] if block else self._lane_row.name
+            lanes = [f"{row}.o", f"{row}.i"]
+            return [Split(name, row, self.lanes)], [*columns, *lanes], _bind(name, lanes[:1], lanes[1])
+        along = contiguous_axis(stage, self.workload)
+        place = next((c for c in columns if along is not None and c.split(".")[0] == along.name), None)
+        if place is None or self.lanes == 1:
+            return [], [*columns, *block], _bind(name, block, None)
+        lanes = [f"{place}.i.o", f"{place}.i.i"]
+        split: list[Step] = [
+            Split(name, place, self.lanes * choices.unroll),
+            Split(name, f"{place}.i", self.lanes),
+        ]
+        others = [c for c in columns if c != place]
+        return split, [*others, f"{place}.o", *block, *lanes], _bind(name, [*block, lanes[0]], lanes[1])
+
+    # --- what the stages have
+
+    @property
+    def _lane_row(self) -> Axis | None:
+        """The row axis whose neighbours fill the lanes."""
+        return self.axes.vector if self.axes.along_rows else None
+
+    @property
+    def _ordered_rows(self) -> list[Axis]:
+        """Row axes, the one that fills the lanes last."""
+        return sorted(self.axes.rows, key=lambda a: a == self._lane_row)
+
+    @property
+    def _column_maps(self) -> tuple[Stage, ...]:
+        rows = self._names(self.axes.rows)
+        maps = [s for s in self.workload.stages[:-1] if s.reducer is None]
+        return tuple(s for s in maps if any(a.size > 1 and a.name not in rows for a in s.axes))
+
+    def _readers(self, stage: Stage) -> int:
+        return sum(any(r.buffer == stage.target for r in stage_loads(s)) for s in self.workload.stages)
+
+    def _blocked(self, stage: Stage) -> list[str]:
+        """The stage's loop over the rows of a block."""
+        rows = self._ordered_rows
+        return [a.name for a in stage.axes if rows and a == rows[-1]]
+
+    @staticmethod
+    def _names(axes: Sequence[Axis]) -> frozenset[str]:
+        return frozenset(a.name for a in axes)
+
+
+def _bind(stage: str, unrolled: Sequence[str], vector: str | None) -> list[Step]:
+    steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
+    return steps if vector is None else [*steps, Bind(stage, vector, LoopKind.VECTOR)]
+
+
+def _padded(stage: Stage, rows: frozenset[str], slack: int) -> int:
+    """Elements of a stage's result per row, whole vectors."""
+    total = 1
+    for a in stage.axes:
+        total *= 1 if a.name in rows else a.size
+    return total + slack

@@ -1,0 +1,94 @@
+"""What the rule for rows looks at: stages that work along the same rows, and the axis that is contiguous in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.index import Index
+from compiler.scalar import Load, loads
+from compiler.symbol import Axis
+from compiler.workload.ir import Stage, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class RowAxes:
+    """Axes of the last stage, which stores the output, and of the reductions.
+
+    Attributes:
+        rows: axes of the results of all reductions that the last stage has too, outermost first.
+        columns: the other axes of the last stage.
+        vector: the axis along which what the reductions read is contiguous; None where nothing is.
+    """
+
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    vector: Axis | None
+
+    @property
+    def along_rows(self) -> bool:
+        """Whether neighbouring rows, not neighbouring columns, fill the lanes."""
+        return self.vector is not None and self.vector in self.rows
+
+
+def row_axes(workload: Workload) -> RowAxes | None:
+    """The axes; None where the stages do not share rows, or a reduction takes an element more than once."""
+    last = workload.stages[-1]
+    reductions = [s for s in workload.stages if s.reducer is not None]
+    if last.reducer is not None or not reductions:
+        return None
+    names = _names(reductions[0])
+    if any(_names(s) != names or not _reads_once(s, workload) for s in reductions):
+        return None
+    if any(not names <= _names(s) for s in workload.stages) or not all(
+        map(_stores_plain, workload.stages[:-1])
+    ):
+        return None
+    rows = tuple(a for a in last.axes if a.name in names)
+    columns = tuple(a for a in last.axes if a.size > 1 and a.name not in names)
+    return RowAxes(rows, columns, _contiguous(reductions, workload))
+
+
+def contiguous_axis(stage: Stage, workload: Workload) -> Axis | None:
+    """The axis along which a map stores its result without gaps."""
+    place = Load(stage.target, stage.target_indices)
+    steps = _steps(place, workload.buffers[stage.target].strides)
+    return next((a for a in stage.axes if a.size > 1 and steps.get(a.name) == 1), None)
+
+
+def _names(stage: Stage) -> frozenset[str]:
+    return frozenset(a.name for a in stage.axes if a.size > 1)
+
+
+def _stores_plain(stage: Stage) -> bool:
+    return {Index.of(a.name) for a in stage.axes if a.size > 1} <= set(stage.target_indices)
+
+
+def _reads_once(stage: Stage, workload: Workload) -> bool:
+    """Whether some input or temporary has as many elements as the reduction has points."""
+    buffers = workload.buffers
+    read = [buffers[load.buffer] for load in loads(stage.body)]
+    return any(not b.constant and b.elements >= stage.points for b in read)
+
+
+def _contiguous(reductions: list[Stage], workload: Workload) -> Axis | None:
+    for stage in reductions:
+        axes = (*stage.axes, *stage.reduce_axes)
+        for load in loads(stage.body):
+            operand = workload.buffers[load.buffer]
+            if operand.elements < stage.points:
+                continue
+            steps = _steps(load, operand.strides)
+            found = [a for a in axes if a.size > 1 and steps.get(a.name) == 1]
+            if found:
+                return found[0]
+    return None
+
+
+def _steps(load: Load, strides: tuple[int, ...]) -> Mapping[str, int]:
+    """Elements between neighbours along each axis; nothing for axes inside quotients."""
+    steps: dict[str, int] = {}
+    for index, stride in zip(load.indices, strides, strict=True):
+        for name in index.names():
+            steps[name] = steps.get(name, 0) + index.coefficient(name) * stride
+    return steps

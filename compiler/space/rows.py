@@ -1,0 +1,107 @@
+"""Rule: reductions and maps along the same rows, a few rows at a time, every intermediate in registers or the cache.
+
+for rows (parallel):                      softmax: the columns are contiguous
+    largest: vectors of partial results, combined at the end
+    power, kept in a local buffer
+    total, the same way as the first
+    share, stored
+"""
+
+from __future__ import annotations
+
+from compiler.errors import ScheduleError
+from compiler.schedule.schedule import Schedule
+from compiler.space.row_plan import RowChoices, RowPlan
+from compiler.space.row_structure import row_axes
+from compiler.space.space import Knob, SearchSpace, Value, number
+from compiler.target import Target
+from compiler.workload.ir import Workload
+
+CHOICES = (1, 2, 4, 8)
+KEEP, REPEAT = "keep", "repeat"
+SHARES_PER_THREAD = 4
+SPARE_REGISTERS = 4
+"""What a tile of partial results leaves for operands."""
+
+
+class Rows:
+    """The rule."""
+
+    name = "rows"
+
+    def applies(self, workload: Workload) -> bool:
+        """All reductions have the same rows and take each element once; the last stage is a map over those rows."""
+        return row_axes(workload) is not None
+
+    def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
+        """Knobs: block, accumulators, unroll, parallel, and maps (kept or repeated) where several stages read one."""
+        axes = row_axes(workload)
+        if axes is None:
+            msg = "the stages share no rows"
+            raise ScheduleError(msg)
+        size_bytes = workload.buffers[workload.stages[-1].target].dtype.size_bytes
+        plan = RowPlan(workload, axes, target.lanes(size_bytes))
+
+        def legal(values: dict[str, Value]) -> bool:
+            choices = _choices(values)
+            fits = plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
+            tile = choices.block * choices.accumulators
+            return fits and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
+
+        def build(values: dict[str, Value]) -> Schedule:
+            if not legal(values):
+                msg = f"the knobs {values} do not fit the target; choose legal ones"
+                raise ScheduleError(msg)
+            return Schedule(tuple(plan.steps(_choices(values))))
+
+        knobs = _knobs(plan)
+        wanted = _defaults(plan, threads)
+        default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
+        kept = {k.name: k.choices[i] for k, i in zip(knobs, default, strict=True)}
+        if not legal(kept):
+            wanted["maps"] = REPEAT
+            default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
+        return SearchSpace(knobs, default, legal, build)
+
+
+def _knobs(plan: RowPlan) -> tuple[Knob, ...]:
+    knobs = [
+        Knob("block", CHOICES),
+        Knob("accumulators", CHOICES),
+        Knob("unroll", CHOICES[:3]),
+        Knob("parallel", tuple(range(1, len(plan.outer_sizes) + 1))),
+    ]
+    return (*knobs, Knob("maps", (KEEP, REPEAT))) if plan.shared else tuple(knobs)
+
+
+def _choices(values: dict[str, Value]) -> RowChoices:
+    return RowChoices(
+        block=number(values, "block"),
+        accumulators=number(values, "accumulators"),
+        unroll=number(values, "unroll"),
+        keep=values.get("maps", KEEP) == KEEP,
+        parallel=number(values, "parallel"),
+    )
+
+
+def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
+    """Few long rows need several accumulators each; short rows are taken several at a time."""
+    vector = plan.axes.vector
+    vectors = -(-vector.size // plan.lanes) if vector is not None else 1
+    if plan.axes.along_rows:
+        block, accumulators = min(4, vectors), 2
+    else:
+        block, accumulators = (4, 1) if vectors <= 2 else (2, 2) if vectors <= 8 else (1, 4)
+    parallel, total = 0, 1
+    for size in plan.outer_sizes:
+        parallel, total = parallel + 1, total * size
+        if total >= SHARES_PER_THREAD * threads:
+            break
+    return {"block": block, "accumulators": accumulators, "unroll": 2, "parallel": parallel, "maps": KEEP}
+
+
+def _nearest(knob: Knob, wanted: Value) -> int:
+    """The place of the largest choice that is not above a number, or of a word."""
+    if not isinstance(wanted, int):
+        return knob.choices.index(wanted)
+    return max(i for i, choice in enumerate(knob.choices) if isinstance(choice, int) and choice <= wanted)

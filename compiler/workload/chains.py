@@ -1,0 +1,223 @@
+"""Chains: which groups of fused nodes run as one Subgraph because they work along the same rows.
+
+    m[i] = max(j) x[i, j]  →  e[i, j] = exp(x[i, j] - m[i])  →  t[i] = sum(j) e[i, j]  →  y[i, j] = e[i, j] / t[i]
+
+A chain ends in one group; a value inside has no reader outside and is no output of the model. All its reductions have
+the same rows (the axes of their results) and read each element once (no contractions, no overlapping windows), every
+map has those rows among its axes, and what is read inside is read at the reader's own place. A schedule may compute a
+row at a time, or each stage as a phase of its own: joining is never a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.graph.ir import Compute, Graph
+from compiler.index import Index
+from compiler.scalar import Expr, Load, loads, substitute
+from compiler.symbol import Axis
+from compiler.workload.fusion import FusedNodes, fuse
+
+MOST_MEMBERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Groups that run together, in order; the last one's output is what is stored.
+
+    Attributes:
+        names: per member, the name that each axis of its stages has in the chain; equal names run together.
+    """
+
+    members: tuple[FusedNodes, ...]
+    names: tuple[Mapping[str, str], ...]
+
+    @property
+    def last(self) -> FusedNodes:
+        """The group whose output is stored."""
+        return self.members[-1]
+
+
+def chains(graph: Graph) -> tuple[Chain, ...]:
+    """All nodes of a Graph in chains, in the order of their last nodes; most have one member."""
+    groups = fuse(graph)
+    home = {node.output: i for i, group in enumerate(groups) for node in group.nodes}
+    readers: dict[int, set[int]] = {i: set() for i in range(len(groups))}
+    for value, nodes in graph.consumers().items():
+        if value in home:
+            readers[home[value]] |= {home[node.output] for node in nodes} - {home[value]}
+    kept = {home[value] for value in graph.outputs if value in home}
+    free = set(range(len(groups)))
+    found: list[Chain] = []
+    for end in reversed(range(len(groups))):
+        if end not in free:
+            continue
+        chain, own = _grown(graph, groups, end, free - kept, readers)
+        free -= own
+        found.append(chain)
+    return tuple(reversed(found))
+
+
+def member_compute(member: FusedNodes) -> Compute:
+    """What gives a member's stages their axes: the reduction, or the map where there is none."""
+    return (member.anchor or member.last).compute
+
+
+def epilogue_body(member: FusedNodes) -> Expr:
+    """What a member stores, in terms of the axes of its reduction."""
+    compute = member_compute(member)
+    pairs = zip(member.last.compute.axes, compute.axes, strict=True)
+    return substitute(member.body, {a.name: Index.of(b.name) for a, b in pairs})
+
+
+def _grown(
+    graph: Graph, groups: Sequence[FusedNodes], end: int, free: set[int], readers: Mapping[int, set[int]]
+) -> tuple[Chain, set[int]]:
+    """The longest chain that ends in a group, and its members' places."""
+    own = [end]
+    chain = Chain((groups[end],), (_own_names(groups[end]),))
+    grown = True
+    while grown and len(own) < MOST_MEMBERS:
+        grown = False
+        for place in sorted(free - set(own), reverse=True):
+            if not readers[place] or not readers[place] <= set(own):
+                continue
+            places = sorted([*own, place])
+            joined = _aligned(graph, [groups[i] for i in places])
+            if joined is not None:
+                own, chain, grown = places, joined, True
+                break
+    return chain, set(own)
+
+
+def _own_names(member: FusedNodes) -> Mapping[str, str]:
+    compute = member_compute(member)
+    return {a.name: a.name for a in (*compute.axes, *compute.reduce_axes)}
+
+
+def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
+    """The members as a chain; None where the rules forbid it."""
+    if any(m.anchor is not None and not _reads_once(graph, m.anchor.compute) for m in members):
+        return None
+    axes = _Axes(members)
+    inside = {m.last.output: i for i, m in enumerate(members)}
+    outside: dict[tuple[str, int], list[tuple[int, Axis]]] = {}
+    for i, member in enumerate(members):
+        for load in _member_loads(member):
+            producer = inside.get(load.buffer)
+            if producer is not None and not axes.join_read(i, load, producer):
+                return None
+            if producer is None:
+                for d, index in enumerate(load.indices):
+                    if index.name is not None:
+                        outside.setdefault((load.buffer, d), []).append((i, axes.axis(i, index.name)))
+    if not axes.distinct() or not _share_rows(members, axes):
+        return None
+    for places in outside.values():
+        axes.join_where_possible(places)
+    return Chain(tuple(members), axes.names())
+
+
+def _reads_once(graph: Graph, compute: Compute) -> bool:
+    """Whether a reduction takes each element of its largest input (constants apart) at most once."""
+    types, points = graph.types(), 1
+    for size in compute.ranges.values():
+        points *= size
+    read = [types[load.buffer].sizes for load in loads(compute.body) if load.buffer not in graph.constants]
+    return any(_product(sizes) >= points for sizes in read)
+
+
+def _product(sizes: Sequence[int]) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+def _member_loads(member: FusedNodes) -> Iterator[Load]:
+    """Loads of both stages, in terms of the member's axes, but for those of its own reduction's result."""
+    if member.anchor is not None:
+        yield from loads(member.anchor.compute.body)
+    own = member.anchor.output if member.anchor is not None else None
+    yield from (load for load in loads(epilogue_body(member)) if load.buffer != own)
+
+
+def _share_rows(members: Sequence[FusedNodes], axes: _Axes) -> bool:
+    reduced = [axes.outer(i) for i, m in enumerate(members) if m.anchor is not None]
+    if not reduced or any(rows != reduced[0] for rows in reduced):
+        return False
+    return all(reduced[0] <= axes.outer(i) for i in range(len(members)))
+
+
+_Key = tuple[int, str]
+
+
+class _Axes:
+    """Disjoint sets of the members' axes: those of one set run together."""
+
+    def __init__(self, members: Sequence[FusedNodes]) -> None:
+        self._members = members
+        self._sizes: dict[_Key, int] = {}
+        for i, member in enumerate(members):
+            compute = member_compute(member)
+            self._sizes |= {(i, a.name): a.size for a in (*compute.axes, *compute.reduce_axes)}
+        self._parent = {key: key for key in self._sizes}
+
+    def axis(self, member: int, name: str) -> Axis:
+        """An axis of a member."""
+        compute = member_compute(self._members[member])
+        return next(a for a in (*compute.axes, *compute.reduce_axes) if a.name == name)
+
+    def join_read(self, reader: int, load: Load, producer: int) -> bool:
+        """Join what a read inside the chain connects; False where it reads at another place than its own."""
+        outputs = member_compute(self._members[producer]).axes
+        for index, a in zip(load.indices, outputs, strict=True):
+            if a.size == 1:
+                continue
+            if index.name is None or self._sizes[(reader, index.name)] != a.size:
+                return False
+            self._join((reader, index.name), (producer, a.name))
+        return True
+
+    def join_where_possible(self, places: Sequence[tuple[int, Axis]]) -> None:
+        """Join axes that walk along the same dimension of the same value, where each stage's stay distinct."""
+        (first, a), *others = places
+        for member, b in others:
+            if a.size != b.size or a.size == 1:
+                continue
+            before = dict(self._parent)
+            self._join((first, a.name), (member, b.name))
+            if not self.distinct():
+                self._parent = before
+
+    def distinct(self) -> bool:
+        """Whether no two axes of one member are in the same set."""
+        return all(
+            len({self._find(key) for key in keys}) == len(keys)
+            for i in range(len(self._members))
+            if (keys := [key for key in self._sizes if key[0] == i])
+        )
+
+    def outer(self, member: int) -> frozenset[_Key]:
+        """The sets of a member's own output, axes of extent 1 left out."""
+        outputs = member_compute(self._members[member]).axes
+        return frozenset(self._find((member, a.name)) for a in outputs if a.size > 1)
+
+    def names(self) -> tuple[dict[str, str], ...]:
+        """Per member the name of each axis: one per set."""
+        fresh: dict[_Key, str] = {}
+        for key in self._sizes:
+            fresh.setdefault(self._find(key), f"a{len(fresh)}")
+        return tuple(
+            {name: fresh[self._find((i, name))] for j, name in self._sizes if j == i}
+            for i in range(len(self._members))
+        )
+
+    def _find(self, key: _Key) -> _Key:
+        while self._parent[key] != key:
+            key = self._parent[key]
+        return key
+
+    def _join(self, a: _Key, b: _Key) -> None:
+        self._parent[self._find(a)] = self._find(b)
