@@ -1,18 +1,61 @@
-"""Transposed convolution: a convolution of the input with zeros in between, with the kernel turned round."""
+"""Transposed convolution: one convolution with stride 1 for every place that an output can have within a stride.
+
+    stride 2, 3 taps, 1 cut off in front:   y[2q]     = x[q] * w[1]
+                                            y[2q + 1] = x[q] * w[2] + x[q + 1] * w[0]
+
+so that no product with a zero between inputs is computed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
 
 from compiler.frontend.call import Lowering, OperatorCall
-from compiler.frontend.computes import at, float_operands, output_axes
-from compiler.frontend.operators.convolution import emit_convolution
+from compiler.frontend.computes import at, float_operands, output_axes, reduced
+from compiler.frontend.operators.convolution import convolution
 from compiler.frontend.windows import Window, numbers
 from compiler.graph.ir import Compute
 from compiler.index import Index
-from compiler.scalar import Bound, Const, Expr, Guard, Load
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
+from compiler.symbol import Axis
 
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slide:
+    """One dimension: output o gets x[i] * w[k] for all o + before = i*stride + k*dilation."""
+
+    size: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    outputs: int
+
+    def phase(self, first: int) -> _Phase | None:
+        """The convolution that the outputs first, first + stride ... are; None where no tap reaches them."""
+        taps = [k for k in range(self.kernel) if (first + self.before - k * self.dilation) % self.stride == 0]
+        if not taps:
+            return None
+        step = self.stride // gcd(self.stride, self.dilation)
+        apart = step * self.dilation // self.stride
+        start = (first + self.before - taps[0] * self.dilation) // self.stride
+        outputs = -(-(self.outputs - first) // self.stride)
+        before = (len(taps) - 1) * apart - start
+        return _Phase(Window(self.size, len(taps), 1, apart, before, 0, outputs), taps[-1], step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """A window with stride 1 over the input, whose tap t has the weights at last - t*step."""
+
+    window: Window
+    last: int
+    step: int
 
 
 def _conv_transpose(call: OperatorCall) -> None:
@@ -24,21 +67,26 @@ def _conv_transpose(call: OperatorCall) -> None:
         call.reject(f"has an input of shape {list(shape)} and weights of shape {list(weights)}")
     if shape[1] != weights[0] or shape[1] % groups:
         call.reject(f"has {groups} groups for {shape[1]} channels and weights of shape {list(weights)}")
-    strides = numbers(call, "strides", len(shape) - 2, 1)
-    slides = _windows(call, shape[2:], weights[2:], strides)
+    slides = _slides(call, shape[2:], weights[2:])
     if min(slide.outputs for slide in slides) < 1:
         call.reject("has no output elements")
-    spread = x if max(strides) == 1 else _spread(call, x, strides)
-    emit_convolution(call, spread, _turned(call, w, groups), slides)
+    axes = output_axes((shape[0], weights[1] * groups, *(slide.outputs for slide in slides)))
+    body = _interleaved(call, x, w, slides, axes)
+    if call.has(2):
+        bias = call.value(2)
+        float_operands(call, bias)
+        if call.shape(2) != (weights[1] * groups,):
+            call.reject(f"has a bias of shape {list(call.shape(2))} for {weights[1] * groups} channels")
+        body = apply("add", body, Load(bias, (at(axes)[1],)))
+    call.emit(Compute(axes, (), None, body))
 
 
-def _windows(call: OperatorCall, sizes: Shape, kernel: Shape, strides: list[int]) -> list[Window]:
-    """Over the input with zeros in between."""
+def _slides(call: OperatorCall, sizes: Shape, kernel: Shape) -> list[_Slide]:
     rank = len(sizes)
-    dilations, extra = numbers(call, "dilations", rank, 1), numbers(call, "output_padding", rank, 0)
+    strides, dilations = numbers(call, "strides", rank, 1), numbers(call, "dilations", rank, 1)
+    extra = numbers(call, "output_padding", rank, 0)
     reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    spread = [(n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)]
-    whole = [n - 1 + reach + e for n, reach, e in zip(spread, reaches, extra, strict=True)]
+    whole = [(n - 1) * s + r + e for n, s, r, e in zip(sizes, strides, reaches, extra, strict=True)]
     mode = call.text("auto_pad", "NOTSET")
     wanted = call.ints("output_shape")
     if wanted is None and mode.startswith("SAME"):
@@ -52,32 +100,46 @@ def _windows(call: OperatorCall, sizes: Shape, kernel: Shape, strides: list[int]
         # The spec splits what is cut off; the odd element is cut in front unless SAME_UPPER.
         cut = [max(n - o, 0) for n, o in zip(whole, outputs, strict=True)]
         before = [c // 2 if mode == "SAME_UPPER" else c - c // 2 for c in cut]
-    return [
-        Window(n, k, 1, d, reach - 1 - b, 0, o)
-        for n, k, d, reach, b, o in zip(spread, kernel, dilations, reaches, before, outputs, strict=True)
-    ]
+    return [_Slide(*parts) for parts in zip(sizes, kernel, strides, dilations, before, outputs, strict=True)]
 
 
-def _spread(call: OperatorCall, x: str, strides: list[int]) -> str:
-    """The input with stride - 1 zeros between neighbours."""
-    shape = call.builder.shapes[x]
-    sizes = [(n - 1) * s + 1 for n, s in zip(shape[2:], strides, strict=True)]
-    axes = output_axes((*shape[:2], *sizes))
+def _interleaved(
+    call: OperatorCall, x: str, w: str, slides: Sequence[_Slide], axes: tuple[Axis, ...]
+) -> Expr:
+    """An output: of the phase that its place modulo the strides tells; 0 where no tap reaches."""
     batch, channel, *places = at(axes)
-    bounds = tuple(Bound(i % s, 0, 1) for i, s in zip(places, strides, strict=True) if s > 1)
-    load = Load(x, (batch, channel, *(i // s for i, s in zip(places, strides, strict=True))))
-    body: Expr = Guard(bounds, load, Const(0.0))
-    return call.intermediate(Compute(axes, (), None, body), "spread")
+    body: Expr = Const(0.0)
+    for firsts in product(*(range(min(slide.stride, slide.outputs)) for slide in slides)):
+        phases = [slide.phase(first) for slide, first in zip(slides, firsts, strict=True)]
+        if None in phases:
+            continue
+        value = _phase(call, x, w, [phase for phase in phases if phase is not None])
+        strided = [(o, slide.stride) for o, slide in zip(places, slides, strict=True)]
+        load = Load(value, (batch, channel, *(o // s for o, s in strided)))
+        bounds = tuple(
+            Bound(o % s, first, first + 1) for (o, s), first in zip(strided, firsts, strict=True) if s > 1
+        )
+        body = Guard(bounds, load, body) if bounds else load
+    return body
 
 
-def _turned(call: OperatorCall, w: str, groups: int) -> str:
-    """The weights [channels in, channels out of a group, kernel...] as a convolution has them, back to front."""
-    inputs, outputs, *kernel = call.builder.shapes[w]
-    axes = output_axes((outputs * groups, inputs // groups, *kernel))
+def _phase(call: OperatorCall, x: str, w: str, phases: Sequence[_Phase]) -> str:
+    """The outputs of one phase, as a convolution."""
+    kernel = _kernel(call, w, phases)
+    found = convolution(call, x, kernel, [phase.window for phase in phases])
+    term = apply("mul", found.guarded(found.data, Const(0.0)), found.weights)
+    return call.intermediate(reduced(found.axes, found.inner, "sum", term), "phase")
+
+
+def _kernel(call: OperatorCall, w: str, phases: Sequence[_Phase]) -> str:
+    """The taps of a phase, of weights [channels in, channels out of a group, ...], as a convolution has them."""
+    inputs, outputs, *_ = call.builder.shapes[w]
+    groups = call.integer("group", 1)
+    axes = output_axes((outputs * groups, inputs // groups, *(phase.window.kernel for phase in phases)))
     out, channel, *taps = at(axes)
     whole = out // outputs * (inputs // groups) + channel if groups > 1 else channel
     own = out % outputs if groups > 1 else out
-    turned = (Index.of(n - 1) - tap for n, tap in zip(kernel, taps, strict=True))
+    turned = (Index.of(phase.last) - tap * phase.step for phase, tap in zip(phases, taps, strict=True))
     return call.intermediate(Compute(axes, (), None, Load(w, (whole, own, *turned))), "kernel")
 
 
