@@ -44,10 +44,12 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
     channel = _channel(compute, fixed, _names(moving))
     if len(moving) != 1 or channel is None:
         return
-    # A depthwise convolution has one channel of its own per output channel: nothing that a vector of them shares.
-    strong = compute.axes[channel].name not in _names(moving)
-    yield Vote(node.output, channel, strong)
     dim = _input_channel(moving[0], compute, compute.axes[channel].name, fixed)
+    # A depthwise convolution has one channel of its own per output channel: nothing that a vector of them shares.
+    own = {compute.axes[channel].name}
+    long = {a.name for a in (*compute.axes, *compute.reduce_axes) if a.extent.constant != 1}
+    strong = dim is None or moving[0].indices[dim].names() & long != own & long
+    yield Vote(node.output, channel, strong)
     if dim is not None:
         yield Vote(moving[0].buffer, dim, strong)
 

@@ -1,15 +1,19 @@
 """The analytic default of a register tile: what the rules pick without measuring.
 
 A simple model of one core: a tile of r rows and v vectors costs, per step of the reduction, r*v multiply-adds, v vector
-loads and r scalar loads. Two loads a cycle and enough independent accumulators to cover the latency of a multiply-add
-are assumed; edges count as full tiles. Where no operand is shared between the rows and vectors of a tile (depthwise
-convolution, pooling), a larger one only reads further apart: it ends where latency is hidden. Nothing here knows a
-particular machine: measuring finds the rest.
+loads and r scalar loads. As many loads as multiply-adds a cycle and enough independent accumulators to cover their
+latency are assumed; tiles at the edges count as what they are. Where no operand is shared between the rows and vectors
+of a tile (depthwise convolution, pooling), a larger one only reads further apart: it ends where latency is hidden.
+Nothing here knows a particular machine: measuring finds the rest.
 """
 
 from __future__ import annotations
 
+from math import prod
+
 from compiler.scalar import loads
+from compiler.space.default_order import cheapest_order
+from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.target import Target
@@ -19,27 +23,41 @@ LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
 
+SHARES_PER_THREAD = 4
+
 WHOLE_WINDOW = 32
 """Iterations of a reduction that are unrolled completely, so that neighbouring places share what they read."""
 
 
-def default_values(axes: TileAxes, anchor: Stage, target: Target, threads: int) -> dict[str, Value]:
+def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
-    rows, vectors = _tile(axes, target, streams=_streams(axes, anchor))
-    points = _product([a.size for a in anchor.reduce_axes])
-    tiles = _tiles(axes, vectors)
+    axes, anchor = tile.axes, tile.anchor
+    streams = _streams(axes, anchor)
+    rows, vectors = _tile(axes, tile.target, streams=streams)
+    orders = tile.loops_by_order(rows, vectors)
+    along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
+    order = "inside" if along else cheapest_order(orders, tile.workload, anchor, tile.target)
+    counts = [count for _, count in orders[order]]
     parallel = 1
-    while parallel < len(tiles) and _product(tiles[:parallel]) < 4 * threads:
+    while parallel < len(counts) and prod(counts[:parallel]) < SHARES_PER_THREAD * tile.threads:
         parallel += 1
     return {
         "rows": rows,
         "vectors": vectors,
         "lanes": axes.lanes,
-        "order": "outside" if _shares_lanes(axes, anchor) else "inside",
+        "order": order,
         "reduce": 0,
-        "unroll": points if points <= WHOLE_WINDOW and _streams(axes, anchor) else 1,
+        "unroll": _unroll(anchor, streams=streams),
         "parallel": parallel,
     }
+
+
+def _unroll(anchor: Stage, *, streams: bool) -> int:
+    """A whole window where it is small, else what divides the innermost loop, so that no iteration is left over."""
+    sizes = [a.size for a in anchor.reduce_axes]
+    if streams and prod(sizes) <= WHOLE_WINDOW:
+        return prod(sizes)
+    return next((u for u in (4, 2) if sizes and sizes[-1] % u == 0), 1)
 
 
 def _streams(axes: TileAxes, anchor: Stage) -> bool:
@@ -49,7 +67,7 @@ def _streams(axes: TileAxes, anchor: Stage) -> bool:
 
 
 def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
-    """Whether what is loaded for the lanes serves other places too, so that their loops belong inside."""
+    """Whether what is loaded for the lanes serves other places too; else rows are best read from end to end."""
     around = {a.name for a in axes.others} | ({axes.row.name} if axes.row is not None else set())
     read = [{n for index in load.indices for n in index.names()} for load in loads(anchor.body)]
     return any(axes.vector.name in names and not around <= names for names in read)
@@ -65,23 +83,23 @@ def _tile(axes: TileAxes, target: Target, *, streams: bool) -> tuple[int, int]:
                 streams and rows * vectors > LATENCY
             ):
                 continue
-            tiles = -(-row_size // rows) * -(-panels // vectors)
-            edge = rows if streams else 0.5 * (rows + vectors)
-            cycles = max(rows * vectors, LATENCY, (rows + vectors) / 2) + edge
-            best = min(best, (tiles * cycles, -rows * vectors, rows))
+            cycles = sum(
+                n * m * _cycles(r, v, streams=streams)
+                for r, n in _cuts(row_size, rows)
+                for v, m in _cuts(panels, vectors)
+            )
+            best = min(best, (cycles, -rows * vectors, rows))
     _, area, rows = best
     return rows, -area // rows
 
 
-def _tiles(axes: TileAxes, vectors: int) -> list[int]:
-    """Trip counts of the loops over tiles in the default order."""
-    sizes = [-(-axes.vector.size // (axes.lanes * vectors))]
-    sizes += [a.size for a in axes.others]
-    return sizes + ([axes.row.size] if axes.row is not None else [])
+def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
+    """(extent, number) of the full tiles and of the one at the edge."""
+    cuts = [(tile, size // tile), (size % tile, 1)]
+    return [(extent, count) for extent, count in cuts if extent and count]
 
 
-def _product(values: list[int]) -> int:
-    total = 1
-    for value in values:
-        total *= value
-    return total
+def _cycles(rows: int, vectors: int, *, streams: bool) -> float:
+    """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
+    ends = rows if streams else 0.5 * (rows + vectors)
+    return max(rows * vectors, LATENCY, rows + vectors) + ends

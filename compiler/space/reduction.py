@@ -67,10 +67,7 @@ class Reduction:
             return Schedule(tuple(plans[str(values.get("algorithm", DIRECT))].steps(values)))
 
         default, *others = (
-            _assignment(
-                knobs,
-                {"algorithm": name, **default_values(plan.tile.axes, plan.tile.anchor, target, threads)},
-            )
+            _assignment(knobs, {"algorithm": name, **default_values(plan.tile)})
             for name, plan in plans.items()
         )
         space = SearchSpace(knobs, default, legal, build)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
+from compiler.space.default_order import Loop, tile_loops
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
@@ -72,6 +73,15 @@ class RegisterTile:
             return ("outside",)
         blocks = tuple(f"block{b}" for b in BLOCKS if b < outermost[0].size)
         return ("outside", "inside", *blocks)
+
+    def loops_by_order(self, rows: int, vectors: int) -> dict[str, list[Loop]]:
+        """The loops over tiles, outermost first, under each legal value of the knob `order`."""
+        orders = {}
+        for name in map(str, self._orders()):
+            block = int(name.removeprefix("block")) if name.startswith("block") else 0
+            if self._block_fits({"order": name, "rows": rows}):
+                orders[name] = tile_loops(self.axes, rows, vectors, name.rstrip("0123456789"), block)
+        return orders
 
     def legal(self, values: dict[str, Value]) -> bool:
         """Accumulators, one vector of each operand and a broadcast fit in the registers; the body stays small."""
