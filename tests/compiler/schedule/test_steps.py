@@ -87,7 +87,7 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
             Bind("epilogue", "s1.i", LoopKind.VECTOR),
             ComputeAt("anchor", "epilogue", "s1.i"),
         ),
-        "it is a vector",
+        "is a vector; attach",
     ),
     "vector around another stage": (
         (
