@@ -38,7 +38,7 @@ format: $(STAMP) ## Format the code and apply the linter's safe fixes
 bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='mlp resnet50 --threads 1')
 	$(BIN)/python -m benchmarks.models $(ARGS)
 
-bench-kernels: $(STAMP) ## Time single operators beside the peak and other engines (ARGS='conv3x3_64_56 --plot roofline.svg')
+bench-kernels: $(STAMP) ## Time single operators beside the ceilings and other engines (ARGS="--group memory --check")
 	$(BIN)/python -m benchmarks.kernels $(ARGS)
 
 golden: $(STAMP) ## Rewrite the golden texts; read the diff before you commit it

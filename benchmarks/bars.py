@@ -14,6 +14,7 @@ from typing import Any
 Row = Mapping[str, Any]
 Reduce = Callable[[Sequence[float]], float]
 
+_POSSIBLE = 1.05
 LONG_US = 1000.0
 """A shape that takes longer on one thread should scale to two."""
 
@@ -93,6 +94,12 @@ def bound_share(row: Row) -> float | None:
     """The bound over the time of the tuned kernels."""
     seconds = _kernel_s(row)
     return None if seconds is None else row["bound_us"] * 1e-6 / seconds
+
+
+def above_bound(row: Row) -> bool:
+    """Whether it took less time than it can: other work slowed the probes (or the count is wrong)."""
+    share = bound_share(row)
+    return share is not None and not row["algorithms"] and share > _POSSIBLE
 
 
 def default_share(row: Row) -> float | None:

@@ -133,9 +133,8 @@ def channels_last(model: onnx.ModelProto) -> onnx.ModelProto:
     nodes = [helper.make_node("Transpose", ["x.last"], ["x"], perm=first)]
     nodes += [*graph.node, helper.make_node("Transpose", ["y"], ["y.last"], perm=last)]
     dims = [d.dim_value for d in graph.input[0].type.tensor_type.shape.dim]
-    result.CopyFrom(
-        build(nodes, {"x.last": (dims[0], *dims[2:], dims[1])}, {}, output="y.last"),
-    )
+    kind, out = (value.type.tensor_type.elem_type for value in (graph.input[0], graph.output[0]))
+    result.CopyFrom(build(nodes, {"x.last": (dims[0], *dims[2:], dims[1])}, {}, kind, out, "y.last"))
     result.graph.initializer.extend(graph.initializer)
     return result
 

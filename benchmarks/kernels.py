@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import luthier
-from benchmarks.bars import Bar, bars, best_peer, bound_share, peak_share, peer_ratio
+from benchmarks.bars import Bar, above_bound, bars, best_peer, bound_share, peak_share, peer_ratio
 from benchmarks.build_time import build_times
 from benchmarks.kernel_run import ENGINES, RunOptions, run_shape
 from benchmarks.kernel_shapes import GROUPS, SHAPES, Shape
@@ -81,12 +81,13 @@ def table_line(row: Mapping[str, Any]) -> str:
     times = "  ".join(f"{engine} {figures['median_us']:.1f}" for engine, figures in model.items())
     best, share = best_peer(row), peak_share(row)
     ratio = "" if best is None else f"  {best[0]}/ours {peer_ratio(row):.2f}"
+    noise = "  NOT IDLE: above the bound" if above_bound(row) else ""
     refused = "".join(f"  [{reason}]" for reason in row["refused_peers"].values())
     return (
         f"{name}  kernel us: default {_spread(kernel['default'])} tuned {_spread(kernel['tuned'])}  "
         f"bound {row['bound_us']:.1f} by {row['bound_by']} share {bound_share(row):.2f}  "
         f"peak {row['ceilings']['multiply_add'] / 1e9:.0f} GFLOP/s share {share:.2f}  "
-        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{refused}"
+        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{noise}{refused}"
     )
 
 

@@ -28,7 +28,8 @@ from compiler.target import Target
 
 BODY_LIMIT = 60_000
 """Lines of LLVM IR that a kernel may have: beyond it compiling takes seconds and the code misses the cache."""
-
+LOOP_LIMIT = 64
+"""Loops that a phase may have after unrolling: LLVM's value numbering ends the process at about 90 that count alike."""
 
 _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly ", "scratch": ""}
 
@@ -59,6 +60,7 @@ class _Phase:
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
         self._values = Values(self._out, target, nest.by_name, self._pointers, written)
         self._stores: dict[int, tuple[Store, Load]] = {}
+        self._loops = 0
 
     @property
     def declarations(self) -> set[str]:
@@ -140,6 +142,10 @@ class _Phase:
         stop = self._extent(stmt.extent)
         if stop == 0:
             return
+        self._loops += 1
+        if self._loops > LOOP_LIMIT:
+            msg = f"kernel {self._nest.name} unrolls to more than {LOOP_LIMIT} loops; unroll less around serial loops"
+            raise CompileError(msg)
         runs = isinstance(stop, int)
         with (
             self._out.loop("0", str(stop), runs=runs) as index,

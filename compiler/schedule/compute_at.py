@@ -46,7 +46,8 @@ def compute_at(state: State, step: ComputeAt) -> State:
 def _check(state: State, stage: ScheduledStage, consumer: ScheduledStage, step: ComputeAt) -> None:
     what = f"cannot compute {step.stage} at {step.consumer}:"
     plain = [a.name for a in (*stage.stage.axes, *stage.stage.reduce_axes)]
-    if [loop.name for loop in stage.loops] != plain or stage.attachment is not None:
+    bound = any(loop.kind is not LoopKind.SERIAL for loop in stage.loops)
+    if [loop.name for loop in stage.loops] != plain or bound or stage.attachment is not None:
         msg = f"{what} other steps have changed it; attach it first"
         raise ScheduleError(msg)
     if step.stage == step.consumer:

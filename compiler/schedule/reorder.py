@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.errors import ScheduleError
+from compiler.loop.ir import LoopKind
 from compiler.schedule.state import ScheduledStage, State
 from compiler.schedule.steps import Reorder
 
@@ -12,8 +13,8 @@ from compiler.schedule.steps import Reorder
 def reorder(state: State, step: Reorder) -> State:
     """`for a: for b: for c`, loops=(c, a) → `for c: for b: for a`; loops that are not named stay where they are.
 
-    Legal where no loop ends up outside a loop that its extent depends on. Any order of a reduction is legal: sums may
-    be taken in any order within the error that the Task allows.
+    Legal where no loop ends up outside a loop that its extent depends on, and a parallel loop stays outermost. Any
+    order of a reduction is legal: sums may be taken in any order within the error that the Task allows.
     """
     stage = state.stage(step.stage)
     named = [stage.loop(name) for name in step.loops]
@@ -29,10 +30,13 @@ def reorder(state: State, step: Reorder) -> State:
 
 
 def check_order(stage: ScheduledStage) -> None:
-    """Raise ScheduleError where a loop stands outside one that its extent depends on."""
+    """Raise ScheduleError where a loop stands outside one that its extent depends on, or around a parallel one."""
     own = {loop.name: place for place, loop in enumerate(stage.loops)}
     part_of = {part.name: part.of for part in stage.lets}
     for place, loop in enumerate(stage.loops):
+        if loop.kind is LoopKind.PARALLEL and place:
+            msg = f"loop {loop.name} is parallel and must stay outermost; reorder before binding"
+            raise ScheduleError(msg)
         bound = loop.extent.bound
         for name in () if bound is None else bound.names():
             defined = own.get(part_of.get(name, name), -1)

@@ -38,6 +38,7 @@ def row(shape: str, group: str, tuned_us: float, threads: int = 1, **changes: An
         },
         "refused_peers": {"torch": "torch refuses the model"},
         "errors": {"luthier": 1e-7},
+        "algorithms": [],
         **changes,
     }
 
@@ -101,6 +102,12 @@ def test_a_row_is_one_line_and_one_point() -> None:
     svg = roofline_svg([example, row("b", "ragged", 5.0), {**row("c", "int8", 1.0), "refused": "no"}])
     assert svg.count("<circle") == 4
     assert "shape&lt;&amp;" in svg
+
+
+def test_a_time_that_cannot_be_is_marked() -> None:
+    assert "NOT IDLE" in table_line(row("a", "ragged", 7.0))
+    assert "NOT IDLE" not in table_line(row("a", "ragged", 9.0))
+    assert "NOT IDLE" not in table_line(row("a", "winograd", 7.0, algorithms=["winograd(4,)"]))
 
 
 def test_shapes_are_chosen_by_pattern_and_group() -> None:

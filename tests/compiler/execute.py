@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.grid import index_arrays
 from compiler.loop.interpreter import interpret
 from compiler.pipeline import build_kernel, build_nest
 from compiler.runtime.loader import LoadedKernel
@@ -14,13 +15,13 @@ from compiler.workload.ir import Workload
 Arrays = dict[str, np.ndarray]
 
 
-def run_native(
+def native_outputs(
     workload: Workload, schedule: Schedule, operands: Arrays, threads: int = 1, target: Target | None = None
-) -> np.ndarray:
-    """The output, from machine code; it is poisoned with NaN before."""
+) -> Arrays:
+    """The outputs, from machine code; they are poisoned with NaN before, as is scratch memory."""
     kernel = build_kernel(workload, schedule, target or native_target())
-    output = np.full(workload.outputs[0].sizes, np.nan, np.float32)
-    arrays = {"y0": output}
+    arrays = _poisoned(workload)
+    outputs = dict(arrays)
     for param in kernel.params:
         if param.role == "scratch":
             arrays[param.name] = np.full(param.shape, np.nan, param.dtype.numpy)
@@ -32,20 +33,53 @@ def run_native(
         loaded.run([arrays[p.name].ctypes.data for p in kernel.params])
     finally:
         loaded.close()
-    return output
+    return outputs
 
 
-def run_interpreted(workload: Workload, schedule: Schedule, operands: Arrays) -> np.ndarray:
-    """The output, from the interpreter."""
+def interpreted_outputs(workload: Workload, schedule: Schedule, operands: Arrays) -> Arrays:
+    """The outputs, from the interpreter."""
     nest = build_nest(workload, schedule)
-    output = np.full(workload.outputs[0].sizes, np.nan, np.float32)
-    arrays = {"y0": output}
+    arrays = _poisoned(workload)
+    outputs = dict(arrays)
     for buffer in nest.params:
         if buffer.role in ("input", "constant"):
             source = operands[buffer.name]
             arrays[buffer.name] = source if buffer.packing is None else buffer.packing.apply(source)
     interpret(nest, arrays)
-    return output
+    return outputs
+
+
+def run_native(
+    workload: Workload, schedule: Schedule, operands: Arrays, threads: int = 1, target: Target | None = None
+) -> np.ndarray:
+    """The only output, from machine code."""
+    return native_outputs(workload, schedule, operands, threads, target)["y0"]
+
+
+def run_interpreted(workload: Workload, schedule: Schedule, operands: Arrays) -> np.ndarray:
+    """The only output, from the interpreter."""
+    return interpreted_outputs(workload, schedule, operands)["y0"]
+
+
+def _poisoned(workload: Workload) -> Arrays:
+    return {o.name: np.full(o.sizes, np.nan, o.dtype.numpy) for o in workload.outputs}
+
+
+def stored_error(workload: Workload, got: Arrays, expected: Arrays) -> float:
+    """The worst output's relative error; infinite where a place that no stage stores (the halo) was written."""
+    worst = 0.0
+    for output in workload.outputs:
+        stored = np.zeros(output.sizes, bool)
+        for stage in workload.stages:
+            if stage.target == output.name:
+                places = np.broadcast_arrays(
+                    *index_arrays(stage.target_indices, {a.name: a.size for a in stage.axes})
+                )
+                stored[tuple(places)] = True
+        if not np.isnan(got[output.name][~stored]).all():
+            return float("inf")
+        worst = max(worst, relative_error(got[output.name][stored], expected[output.name][stored]))
+    return worst
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from compiler.dtype import DType
 from compiler.index import Index
-from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, rewrite
 from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 
@@ -190,6 +191,20 @@ KINDS: dict[str, Workload] = {
     "add_relu": add_relu(7, 45),
     "transpose": transpose(10, 23),
 }
+
+
+def retyped(workload: Workload, dtype: DType) -> Workload:
+    """The same work on elements of another floating-point type."""
+
+    def typed(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple(replace(o, dtype=dtype) for o in operands)
+
+    def literal(e: Expr) -> Expr | None:
+        return Const(e.value, dtype) if isinstance(e, Const) else None
+
+    stages = tuple(replace(s, dtype=dtype, body=rewrite(s.body, literal)) for s in workload.stages)
+    buffers = (typed(workload.operands), typed(workload.temporaries), typed(workload.outputs))
+    return Workload(*buffers, stages)
 
 
 def random_operands(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:

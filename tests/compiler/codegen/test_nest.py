@@ -9,7 +9,7 @@ import pytest
 
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
-from compiler.errors import TargetError
+from compiler.errors import CompileError, TargetError
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import LoopKind
 from compiler.pipeline import build_kernel, build_nest, default_schedule
@@ -97,3 +97,12 @@ def test_an_unscheduled_reduction_computes_in_scratch_memory() -> None:
         workload, Schedule((Split("anchor", "r0", 7), Bind("anchor", "r0.i", LoopKind.UNROLLED))), operands
     )
     assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
+
+
+def test_more_loops_than_llvm_can_number_are_refused() -> None:
+    names = [f"s{i}" for i in range(4)]
+    workload = mapped(Load("x0", at(*names)), (4, 8, 12, 3), (operand("x0", 4, 8, 12, 3),))
+    steps = [Bind("map", name, LoopKind.UNROLLED) for name in names[1:3]]
+    schedule = Schedule((Bind("map", "s0", LoopKind.PARALLEL), *steps))
+    with pytest.raises(CompileError, match="unrolls to more than 64 loops; unroll less"):
+        build_kernel(workload, schedule, native_target())

@@ -77,6 +77,30 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
         (Split("anchor", "s0", 2), ComputeAt("anchor", "epilogue", "s0")),
         "attach it first",
     ),
+    "attach after a binding": (
+        (Bind("anchor", "s0", LoopKind.PARALLEL), ComputeAt("anchor", "epilogue", "s0")),
+        "attach it first",
+    ),
+    "attach inside a vector": (
+        (
+            Split("epilogue", "s1", 4),
+            Bind("epilogue", "s1.i", LoopKind.VECTOR),
+            ComputeAt("anchor", "epilogue", "s1.i"),
+        ),
+        "is a vector; attach",
+    ),
+    "vector around another stage": (
+        (
+            Split("epilogue", "s1", 4),
+            ComputeAt("anchor", "epilogue", "s1.i"),
+            Bind("epilogue", "s1.i", LoopKind.VECTOR),
+        ),
+        "computed inside it",
+    ),
+    "parallel loop moved inside": (
+        (Bind("anchor", "s0", LoopKind.PARALLEL), Reorder("anchor", ("s1", "s0"))),
+        "must stay outermost",
+    ),
     "attach the output": ((ComputeAt("epilogue", "anchor", "s0"),), "read elsewhere"),
     "pack an input": ((Pack("anchor", "x0"),), "only a constant"),
     "late algorithm": ((Split("anchor", "s0", 2), Algorithm("direct")), "must be the first"),

@@ -1,0 +1,218 @@
+"""Random models of one operator and a few maps around it, as Hypothesis draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from hypothesis import strategies as st
+from onnx import helper
+
+from tests.compiler.frontend.models import model
+
+Dims = tuple[int, ...]
+
+
+@dataclass
+class Builder:
+    """Nodes so far; every method that adds one returns the name of its result."""
+
+    draw: st.DrawFn
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    inputs: dict[str, list[int]] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def extent(self, high: int, low: int = 1) -> int:
+        return self.draw(st.integers(low, high))
+
+    def some(self, values: list[Any]) -> Any:
+        return self.draw(st.sampled_from(values))
+
+    def input(self, *shape: int) -> str:
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = list(shape)
+        return name
+
+    def constant(self, *shape: int) -> str:
+        values = np.random.default_rng(len(self.constants)).standard_normal(shape).astype(np.float32)
+        return self.table(values)
+
+    def table(self, values: np.ndarray) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = values
+        return name
+
+    def node(self, operator: str, *names: str, **attributes: Any) -> str:
+        output = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(names), [output], **attributes))
+        return output
+
+    def finish(self, value: str) -> onnx.ModelProto:
+        self.nodes.append(helper.make_node("Identity", [value], ["y"]))
+        return model(self.nodes, self.inputs, self.constants)
+
+
+def _window(b: Builder, rank: int, kernels: list[int]) -> dict[str, Any]:
+    """Attributes of a window that fits into `_spatial` images."""
+    kernel = [b.some(kernels) for _ in range(rank)]
+    return {
+        "kernel_shape": kernel,
+        "strides": [b.some([1, 1, 2, 3]) for _ in range(rank)],
+        "pads": [b.extent(k // 2, 0) for k in kernel * 2],
+    }
+
+
+def _spatial(b: Builder, rank: int) -> Dims:
+    return tuple(b.extent({1: 23, 2: 11, 3: 7}[rank], 5) for _ in range(rank))
+
+
+def convolution(b: Builder) -> str:
+    rank = b.some([1, 2, 2, 3])
+    groups = b.some([1, 1, 1, 2, 3])
+    depthwise = b.some([False, False, True])
+    per = 1 if depthwise else b.extent(9)
+    ic = groups * per if not depthwise else b.extent(20)
+    groups = ic if depthwise else groups
+    oc = groups * b.extent(3 if depthwise else 12)
+    attributes = _window(b, rank, [1, 2, 3])
+    dilations = [b.some([1, 1, 2]) for _ in range(rank)]
+    names = [
+        b.input(b.extent(2), ic, *_spatial(b, rank)),
+        b.constant(oc, ic // groups, *attributes["kernel_shape"]),
+    ]
+    names += [b.constant(oc)] if b.some([True, False]) else []
+    return b.node("Conv", *names, **attributes, dilations=dilations, group=groups)
+
+
+def transposed_convolution(b: Builder) -> str:
+    rank, groups = b.some([1, 2, 2]), b.some([1, 1, 2])
+    ic, per = groups * b.extent(5), b.extent(6)
+    kernel = [b.extent(3) for _ in range(rank)]
+    image = [b.extent(6, 2) for _ in range(rank)]
+    attributes = {"strides": [b.extent(3) for _ in range(rank)], "group": groups}
+    return b.node(
+        "ConvTranspose",
+        b.input(1, ic, *image),
+        b.constant(ic, per, *kernel),
+        kernel_shape=kernel,
+        **attributes,
+    )
+
+
+def product(b: Builder) -> str:
+    m, k, n = b.extent(20), b.extent(24), b.extent(40)
+    batch = b.some([(), (), (3,), (2, 3)])
+    left = b.input(*batch, m, k)
+    if b.some([True, False]):
+        return b.node("MatMul", left, b.constant(k, n))
+    shared = b.some([True, False])
+    return b.node("MatMul", left, b.input(*(() if shared else batch), k, n))
+
+
+def gemm(b: Builder) -> str:
+    m, k, n = b.extent(12), b.extent(30), b.extent(40)
+    a_t, b_t = b.extent(1, 0), b.extent(1, 0)
+    left = b.input(*((k, m) if a_t else (m, k)))
+    right = b.constant(*((n, k) if b_t else (k, n)))
+    return b.node("Gemm", left, right, b.constant(n), transA=a_t, transB=b_t, alpha=0.5, beta=2.0)
+
+
+def pooling(b: Builder) -> str:
+    rank = b.some([1, 2, 2, 3])
+    attributes = _window(b, rank, [2, 3])
+    x = b.input(b.extent(2), b.extent(20), *_spatial(b, rank))
+    ceil = b.extent(1, 0)
+    if b.some([True, False]):
+        return b.node("MaxPool", x, **attributes, ceil_mode=ceil)
+    return b.node("AveragePool", x, **attributes, ceil_mode=ceil, count_include_pad=b.extent(1, 0))
+
+
+def reduction(b: Builder) -> str:
+    rank = b.extent(4)
+    shape = [b.extent(9 if rank > 2 else 40) for _ in range(rank)]
+    axes = sorted(b.draw(st.sets(st.integers(0, rank - 1), min_size=1)))
+    operator = b.some(["ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceSumSquare"])
+    return b.node(operator, b.input(*shape), b.table(np.array(axes, np.int64)), keepdims=b.extent(1, 0))
+
+
+def normalisation(b: Builder) -> str:
+    kind = b.some(["Softmax", "LayerNormalization", "LRN", "InstanceNormalization", "LogSoftmax"])
+    if kind in ("Softmax", "LogSoftmax"):
+        shape = [b.extent(12) for _ in range(b.extent(3))]
+        return b.node(kind, b.input(*shape), axis=b.extent(len(shape) - 1, 0))
+    if kind == "LayerNormalization":
+        rows, columns = b.extent(12), b.extent(40, 2)
+        return b.node(kind, b.input(rows, columns), b.constant(columns), b.constant(columns))
+    channels = b.extent(20, 2)
+    x = b.input(1, channels, b.extent(7, 2), b.extent(7))
+    if kind == "LRN":
+        return b.node(kind, x, size=b.some([1, 3, 5]), alpha=0.1)
+    return b.node(kind, x, b.constant(channels), b.constant(channels))
+
+
+def movement(b: Builder) -> str:
+    rank = b.extent(4, 2)
+    shape = [b.extent(12) for _ in range(rank)]
+    kind = b.some(["Transpose", "Concat", "Slice", "Pad", "Gather", "DepthToSpace", "Tile", "Reshape"])
+    if kind == "Transpose":
+        return b.node(kind, b.input(*shape), perm=b.draw(st.permutations(range(rank))))
+    if kind == "Concat":
+        axis = b.extent(rank - 1, 0)
+        others = [[*shape[:axis], b.extent(7), *shape[axis + 1 :]] for _ in range(b.extent(2))]
+        return b.node(kind, b.input(*shape), *(b.input(*other) for other in others), axis=axis)
+    if kind == "Slice":
+        starts = [b.extent(n - 1, 0) for n in shape]
+        ends, steps = (
+            [b.extent(n, s + 1) for n, s in zip(shape, starts, strict=True)],
+            [b.extent(3) for _ in shape],
+        )
+        tables = (starts, ends, list(range(rank)), steps)
+        return b.node(kind, b.input(*shape), *(b.table(np.array(t, np.int64)) for t in tables))
+    if kind == "Pad":
+        return b.node(kind, b.input(*shape), b.table(np.array([b.extent(2, 0) for _ in shape * 2], np.int64)))
+    if kind == "Gather":
+        axis = b.extent(rank - 1, 0)
+        first, step = b.extent(shape[axis] - 1, 0), b.extent(3)
+        indices = np.arange(first, shape[axis], step, dtype=np.int64)
+        return b.node(kind, b.input(*shape), b.table(indices), axis=axis)
+    if kind == "DepthToSpace":
+        x = b.input(1, 4 * b.extent(5), b.extent(5), b.extent(5))
+        return b.node(kind, x, blocksize=2, mode=b.some(["DCR", "CRD"]))
+    if kind == "Tile":
+        return b.node(kind, b.input(*shape), b.table(np.array([b.extent(2) for _ in shape], np.int64)))
+    return b.node(kind, b.input(*shape), b.table(np.array([-1, shape[-1]], np.int64)))
+
+
+def elementwise(b: Builder) -> str:
+    shape = [b.extent(12) for _ in range(b.extent(4))]
+    other = [b.some([n, 1]) for n in shape][b.extent(len(shape) - 1, 0) :]
+    operator = b.some(["Add", "Mul", "Sub", "Max", "Min"])
+    right = b.input(*other) if b.some([True, False]) else b.constant(*other)
+    return b.node(operator, b.input(*shape), right)
+
+
+KINDS: Mapping[str, Callable[[Builder], str]] = {
+    "convolution": convolution,
+    "transposed_convolution": transposed_convolution,
+    "product": product,
+    "gemm": gemm,
+    "pooling": pooling,
+    "reduction": reduction,
+    "normalisation": normalisation,
+    "movement": movement,
+    "elementwise": elementwise,
+}
+_AROUND = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Exp", "HardSwish", "Gelu", "Erf", "LeakyRelu")
+
+
+@st.composite
+def models(draw: st.DrawFn) -> onnx.ModelProto:
+    """A model of one kind, with up to two maps after it."""
+    b = Builder(draw)
+    value = KINDS[draw(st.sampled_from(sorted(KINDS)))](b)
+    for operator in draw(st.lists(st.sampled_from(_AROUND), max_size=2)):
+        value = b.node(operator, value)
+    return b.finish(value)

@@ -1,0 +1,82 @@
+"""Any Subgraph of any small model, under any legal Schedule: machine code, interpreter and float64 reference agree."""
+
+from __future__ import annotations
+
+import random
+
+import onnx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compiler.dtype import DType
+from compiler.errors import CompileError, ScheduleError, UnsupportedOperator
+from compiler.evaluate import reference_outputs
+from compiler.pipeline import load_graph, lower
+from compiler.scalar import Apply, walk
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import interpreted_outputs, native_outputs, stored_error
+from tests.compiler.random_models import models
+from tests.compiler.random_steps import random_steps
+from tests.compiler.workloads import random_operands, retyped
+
+TOLERANCE = {DType.F32: 2e-5, DType.F64: 1e-12}
+_INTERPRETED_POINTS = 4000
+_BLIND = 0.5
+_NARROW = ("x86-64-v3", "aarch64-neoverse-n1")
+
+
+def check(model: onnx.ModelProto, seed: int) -> None:
+    """One Subgraph of the model, one Schedule, all drawn by the seed."""
+    rng = random.Random(seed)
+    try:
+        program = lower(load_graph(model))
+    except UnsupportedOperator:
+        return  # a form that the frontend refuses in one sentence
+    workload = rng.choice(program.subgraphs).workload if program.subgraphs else None
+    if workload is None or not all(o.elements for o in workload.buffers.values()):
+        return
+    dtype = rng.choice((DType.F32, DType.F32, DType.F64)) if _arithmetic_only(workload) else DType.F32
+    workload, threads = retyped(workload, dtype), rng.randint(1, 3)
+    operands = random_operands(workload, seed)
+    expected = reference_outputs(workload, operands)
+    blind = rng.random() < _BLIND
+    space = build_space(workload, native_target(), threads)
+    schedule = random_steps(workload, rng) if blind else space.schedule(space.sample(rng))
+    try:
+        got = native_outputs(workload, schedule, operands, threads)
+    except (ScheduleError, CompileError) as error:
+        if not blind or "LLVM refuses" in str(error):
+            raise
+        return  # Steps that do not fit together, or that give no code, are refused in one sentence
+    assert stored_error(workload, got, expected) < TOLERANCE[dtype], schedule.steps
+    if sum(stage.points for stage in workload.stages) < _INTERPRETED_POINTS:
+        other = build_space(workload, PRESETS[rng.choice(_NARROW)], threads)
+        narrow = other.schedule(other.sample(rng))
+        for each in (schedule, narrow):
+            interpreted = interpreted_outputs(workload, each, operands)
+            assert stored_error(workload, interpreted, expected) < TOLERANCE[dtype], each.steps
+
+
+def _arithmetic_only(workload: Workload) -> bool:
+    """Whether nothing in it is an elementary function, which exist in float32 alone."""
+    plain = {"add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt"}
+    return all(e.op in plain for s in workload.stages for e in walk(s.body) if isinstance(e, Apply))
+
+
+_RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
+
+
+@given(models(), st.integers(0, 2**32 - 1))
+@settings(max_examples=100, **_RELAXED)
+def test_a_hundred_random_models(model: onnx.ModelProto, seed: int) -> None:
+    check(model, seed)
+
+
+@pytest.mark.slow
+@given(models(), st.integers(0, 2**32 - 1))
+@settings(max_examples=5000, **_RELAXED)
+def test_five_thousand_random_models(model: onnx.ModelProto, seed: int) -> None:
+    check(model, seed)
