@@ -47,6 +47,7 @@ class RunOptions:
         trials, tuning_s: bounds of the tuning of one shape; None for none.
         seconds: how long the turns last, five rounds at least.
         peers: names of ENGINES.
+        direct: only schedules that do every multiplication of the definition.
     """
 
     target: Target
@@ -55,6 +56,7 @@ class RunOptions:
     tuning_s: float | None
     seconds: float
     peers: tuple[str, ...]
+    direct: bool = False
 
 
 def run_shape(shape: Shape, folder: Path, options: RunOptions) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def _tuned(
 
     def space(task: Task) -> SearchSpace:
         full = build_space(task.workload, task.target, task.threads)
-        return full if shape.group == "winograd" else direct_only(full)
+        return direct_only(full) if options.direct else full
 
     with closing(open_database(f"sqlite:///{folder / f'{shape.name}.{options.threads}.db'}")) as database:
         log = SqlTuningLog(database)

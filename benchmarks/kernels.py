@@ -1,7 +1,7 @@
 """Time single operators, default and tuned, beside the machine's ceilings and other engines (docs/benchmarks.md).
 
     python -m benchmarks.kernels [PATTERN ...] [--group GROUP] [--threads 1,2] [--trials 64] [--seconds S]
-                                 [--time 2] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
+                                 [--time 2] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
 
 PATTERN is a name of a shape, or one with * and ?. --trials and --seconds bound the tuning of each shape, --time the
 turns in which it is timed. --check exits 1 where a bar is missed. The build times of a network's candidates are taken
@@ -82,12 +82,13 @@ def table_line(row: Mapping[str, Any]) -> str:
     best, share = best_peer(row), peak_share(row)
     ratio = "" if best is None else f"  {best[0]}/ours {peer_ratio(row):.2f}"
     noise = "  NOT IDLE: above the bound" if above_bound(row) else ""
+    how = "".join(f"  {name}" for name in row["algorithms"])
     refused = "".join(f"  [{reason}]" for reason in row["refused_peers"].values())
     return (
         f"{name}  kernel us: default {_spread(kernel['default'])} tuned {_spread(kernel['tuned'])}  "
         f"bound {row['bound_us']:.1f} by {row['bound_by']} share {bound_share(row):.2f}  "
         f"peak {row['ceilings']['multiply_add'] / 1e9:.0f} GFLOP/s share {share:.2f}  "
-        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{noise}{refused}"
+        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{how}{noise}{refused}"
     )
 
 
@@ -108,7 +109,13 @@ def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> Iterator[dic
     for shape in select(arguments.shapes, arguments.group):
         for threads in arguments.threads:
             options = RunOptions(
-                native_target(), threads, arguments.trials, arguments.seconds, arguments.time, peers
+                native_target(),
+                threads,
+                arguments.trials,
+                arguments.seconds,
+                arguments.time,
+                peers,
+                arguments.direct,
             )
             with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
                 yield run_shape(shape, Path(folder), options)
@@ -142,6 +149,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seconds", type=float, help="of tuning, per shape")
     parser.add_argument("--time", type=float, default=2.0, metavar="SECONDS", help="of timing, per shape")
+    parser.add_argument("--direct", action="store_true", help="no algorithm with fewer multiplications")
     parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--json", type=Path, metavar="OUT")
     parser.add_argument("--plot", type=Path, metavar="OUT.svg")
