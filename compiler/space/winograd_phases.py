@@ -15,7 +15,7 @@ from compiler.workload.ir import Stage, Workload
 
 TILES = (2, 3, 4)
 TAPS = 3
-NEAR_BEST = 1.6
+NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
 
