@@ -10,17 +10,24 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import TargetError
 
+_FUSED = frozenset({"fma", "avx512f", "neon"})
+"""Features of CPUs that bring a fused multiply-add."""
+
 
 @dataclass(frozen=True)
 class Target:
-    """What changes the best code. Sizes in bytes; `vector_bytes` is the width the code generator uses."""
+    """What changes the best code. Sizes in bytes; `vector_bytes` is the width the code generator uses.
+
+    `grid_threads`: most threads of one block of a grid (GPU); 0 where a team of threads shares out loops (CPU).
+    On a GPU `cores` are its multiprocessors and `l1_bytes` is the shared memory that one block may use.
+    """
 
     name: str
     triple: str
@@ -32,12 +39,15 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    grid_threads: int = 0
 
     @cached_property
     def digest(self) -> str:
-        """64 hexadecimal digits over every field but the name."""
-        fields = {k: v for k, v in asdict(self).items() if k != "name"}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        """64 hexadecimal digits over every field but the name, and but those that have their default."""
+        values = asdict(self)
+        telling = {f.name: values[f.name] for f in fields(self) if values[f.name] != f.default}
+        del telling["name"]
+        return hashlib.sha256(json.dumps(telling, sort_keys=True).encode()).hexdigest()
 
     def lanes(self, element_bytes: int) -> int:
         """Elements of that size in one vector."""
@@ -47,6 +57,16 @@ class Target:
     def masked_stores(self) -> bool:
         """Whether a store of some lanes of a vector is one instruction."""
         return "avx512vl" in self.features or "sve" in self.features
+
+    @property
+    def architecture(self) -> str:
+        """The first word of the triple: x86_64, aarch64, wasm32, nvptx64 ..."""
+        return self.triple.split("-", maxsplit=1)[0]
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether a multiply-add is one instruction; elsewhere it is two, never a call to a library."""
+        return self.grid_threads > 0 or not _FUSED.isdisjoint(self.features)
 
     @property
     def is_native(self) -> bool:
@@ -129,40 +149,42 @@ def _cache_sizes() -> dict[int, int]:
     return sizes
 
 
-def _x86(name: str, features: str, vector_bytes: int, registers: int) -> Target:
-    return Target(
-        name=name,
-        triple="x86_64-unknown-linux-gnu",
-        cpu=name,
-        features=tuple(sorted(features.split())),
-        vector_bytes=vector_bytes,
-        vector_registers=registers,
-        cores=2,
-        l1_bytes=32 << 10,
-        l2_bytes=1 << 20,
-        l3_bytes=16 << 20,
-    )
+def _cpu(name: str, triple: str, cpu: str, features: str, **sizes: int) -> Target:
+    """A Target whose cores and caches are those of a common machine of its kind, where `sizes` says nothing else."""
+    common = {"cores": 2, "l1_bytes": 32 << 10, "l2_bytes": 1 << 20, "l3_bytes": 16 << 20}
+    return Target(name, triple, cpu, tuple(sorted(features.split())), **{**common, **sizes})
 
 
+_LINUX_X86, _LINUX_ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 _V3 = (
     "avx avx2 bmi bmi2 cmov cx16 f16c fma fxsr lzcnt mmx movbe popcnt sse sse2 sse3 sse4.1 sse4.2 ssse3 xsave"
 )
 _V4 = f"{_V3} avx512bw avx512cd avx512dq avx512f avx512vl"
 
+_NEON = {"vector_bytes": 16, "vector_registers": 32}
+
 PRESETS: Mapping[str, Target] = {
-    "x86-64-v3": _x86("x86-64-v3", _V3, 32, 16),
-    "x86-64-v4": _x86("x86-64-v4", _V4, 64, 32),
-    "aarch64-neoverse-n1": Target(
-        name="aarch64-neoverse-n1",
-        triple="aarch64-unknown-linux-gnu",
-        cpu="neoverse-n1",
-        features=("fp-armv8", "neon"),
-        vector_bytes=16,
-        vector_registers=32,
-        cores=4,
-        l1_bytes=64 << 10,
-        l2_bytes=1 << 20,
-        l3_bytes=4 << 20,
-    ),
-}
+    t.name: t
+    for t in (
+        _cpu("x86-64-v3", _LINUX_X86, "x86-64-v3", _V3, vector_bytes=32, vector_registers=16),
+        _cpu("x86-64-v4", _LINUX_X86, "x86-64-v4", _V4, vector_bytes=64, vector_registers=32),
+        _cpu(
+            "aarch64-neoverse-n1", _LINUX_ARM, "neoverse-n1", "fp-armv8 neon",
+            **_NEON, cores=4, l1_bytes=64 << 10, l3_bytes=4 << 20,
+        ),
+        _cpu(
+            "aarch64-cortex-a72", _LINUX_ARM, "cortex-a72", "fp-armv8 neon", **_NEON, cores=4, l3_bytes=1 << 20
+        ),
+        # Not the machine's registers: an engine gives its vectors those of the CPU below, at least 16.
+        _cpu(
+            "wasm32", "wasm32-unknown-unknown", "generic", "simd128",
+            vector_bytes=16, vector_registers=16, cores=1,
+        ),
+        _cpu(
+            "nvptx64-sm80", "nvptx64-nvidia-cuda", "sm_80", "ptx70",
+            vector_bytes=4, vector_registers=255, cores=108, l1_bytes=48 << 10, l2_bytes=40 << 20,
+            l3_bytes=40 << 20, grid_threads=1024,
+        ),
+    )
+}  # fmt: skip
 """Targets by name; this machine is "native"."""

@@ -2,7 +2,7 @@
 
 The object defines one function per phase and needs nothing but libm:
 
-    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t begin, int64_t end)        the first phase; the next are SYMBOL.1, ...
+    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t begin, int64_t end)        the first phase; the next are SYMBOL_1, ...
 
 One pointer per Param, in order, then the share of the phase's parallel loop (0 .. its extent) that this caller
 computes. Shares that cover the range without overlap may run at the same time on several threads; a phase starts when
@@ -52,7 +52,7 @@ class Kernel:
 
 def phase_symbol(symbol: str, phase: int) -> str:
     """Name of a phase's function."""
-    return symbol if phase == 0 else f"{symbol}.{phase}"
+    return symbol if phase == 0 else f"{symbol}_{phase}"
 
 
 def kernel_json(kernel: Kernel) -> dict[str, Any]:

@@ -17,7 +17,12 @@ runs no faster."""
 
 
 def emit_object(ir: str, target: Target) -> bytes:
-    """Optimise and compile a module; raises CompileError with LLVM's own words."""
+    """Optimise and compile a module; raises CompileError with LLVM's own words.
+
+    The object of a Target with a grid is its assembly as text, which the GPU's driver assembles.
+    """
+    if target.grid_threads:
+        return emit_assembly(ir, target).encode()
     machine = target_machine(target)
     module = _optimised(ir, machine)
     return bytes(machine.emit_object(module))
@@ -63,6 +68,8 @@ def _optimised(ir: str, machine: llvm.TargetMachine) -> llvm.ModuleRef:
         msg = f"LLVM refuses the generated code: {str(error).strip().splitlines()[0]}; please report it with the model"
         raise CompileError(msg) from error
     module.triple = machine.triple
+    # Before the passes: they fold addresses, whose width is the target's.
+    module.data_layout = str(machine.target_data)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     manager = llvm.create_new_module_pass_manager()
     for name in PASSES:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.entry import Emit, Entry, Walker
+from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.kernel import phase_symbol
+from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
 from compiler.errors import CompileError
@@ -22,7 +26,6 @@ from compiler.loop.ir import (
     Store,
     walk_statements,
 )
-from compiler.loop.promote import local_bytes
 from compiler.scalar import Apply, Load
 from compiler.target import Target
 
@@ -36,29 +39,25 @@ _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly "
 
 def emit_nest(nest: LoopNest, target: Target) -> str:
     """The IR module of a nest, a function per phase; raises CompileError where the nest cannot be expressed."""
-    limit = target.l2_bytes // 2
-    if local_bytes(nest) > limit:
-        msg = f"kernel {nest.name} needs {local_bytes(nest)} bytes of local buffers, {target.name} has {limit} for them"
-        raise CompileError(msg + "; attach its stages at an inner loop")
-    emitted = [(_Phase(nest, target, body), body) for body in nest.phases]
-    functions = [phase.function(phase_symbol(nest.name, i), body) for i, (phase, body) in enumerate(emitted)]
+    entry: Entry = GridEntry(target) if target.grid_threads else TeamEntry(target)
+    definitions, own = entry.own_buffers(nest)
+    emitted = [(_Phase(nest, target, body, own), body) for body in nest.phases]
+    functions = [
+        phase.function(entry, phase_symbol(nest.name, i), body) for i, (phase, body) in enumerate(emitted)
+    ]
     declarations = sorted({line for phase, _ in emitted for line in phase.declarations})
-    vector_bits = 8 * target.vector_bytes
-    attributes = (
-        'attributes #0 = { nounwind "no-trapping-math"="true" '
-        f'"prefer-vector-width"="{vector_bits}" "min-legal-vector-width"="{vector_bits}" }}'
-    )
-    return "\n".join([*declarations, *functions, attributes]) + "\n"
+    attributes = f"attributes #0 = {{ {entry.attributes} }}"
+    return "\n".join([*declarations, *definitions, *functions, attributes]) + "\n"
 
 
 class _Phase:
-    def __init__(self, nest: LoopNest, target: Target, body: Stmt) -> None:
-        self._nest = nest
+    def __init__(self, nest: LoopNest, target: Target, body: Stmt, own: Mapping[str, str]) -> None:
+        self._nest, self._target = nest, target
         self._out = Emitter()
         self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
         self._pointers |= {b.name: self._local(b, target) for b in nest.buffers if b.scope == "local"}
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
-        self._values = Values(self._out, target, nest.by_name, self._pointers, written)
+        self._values = Values(self._out, target, nest.by_name, {**self._pointers, **own}, written)
         self._stores: dict[int, tuple[Store, Load]] = {}
         self._loops = 0
 
@@ -71,24 +70,19 @@ class _Phase:
         count = buffer.strides[0] * buffer.shape[0] if buffer.shape else 1
         return self._out.alloca(f"[{count} x {llvm_type(buffer.dtype, 0)}]", target.vector_bytes)
 
-    def function(self, symbol: str, body: Stmt) -> str:
-        self._root(body)
+    def function(self, entry: Entry, symbol: str, body: Stmt) -> str:
+        entry.root(self._walker(), body)
         self._out.emit("ret void")
-        params = ", ".join(
+        pointers = [
             f"ptr noalias nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
             for b in self._nest.params
-        )
-        head = f"define void @{symbol}({params}, i64 %begin, i64 %end) #0 {{\nentry:"
+        ]
+        head = f"{entry.head(symbol, pointers, body)} {{\nentry:"
         return "\n".join([head, *self._out.allocas, *self._out.lines, "}"])
 
-    def _root(self, body: Stmt) -> None:
-        """The parallel loop over this caller's share; without one, the whole body belongs to share 0."""
-        if isinstance(body, For) and body.kind is LoopKind.PARALLEL:
-            var, inner = body.var, body.body
-        else:
-            var, inner = "", body
-        with self._out.loop("%begin", "%end", runs=False) as index, self._values.indices.variable(var, index):
-            self._statement(inner)
+    def _walker(self) -> Walker:
+        indices = self._values.indices
+        return Walker(self._out, indices, self._statement, self._let, self._if, self._extent)
 
     def _statement(self, stmt: Stmt) -> None:
         if len(self._out.lines) > BODY_LIMIT:
@@ -98,9 +92,9 @@ class _Phase:
             case For():
                 self._for(stmt)
             case Let():
-                self._let(stmt)
+                self._let(stmt, self._statement)
             case If():
-                self._if(stmt)
+                self._if(stmt, self._statement)
             case Store():
                 self._store(stmt)
             case Block(statements):
@@ -118,15 +112,15 @@ class _Phase:
             case LoopKind.VECTOR:
                 self._vector(stmt)
             case kind:
-                msg = f"loop {stmt.var} is {kind.value}, which the CPU code generator takes at the root only"
+                msg = f"loop {stmt.var} is {kind.value}, which {self._target.name} does not carry out at this place"
                 raise CompileError(msg)
 
-    def _let(self, stmt: Let) -> None:
+    def _let(self, stmt: Let, body: Emit) -> None:
         indices = self._values.indices
         number = indices.number(indices.linear(stmt.value), 0)
         known = isinstance(number, int)
         with indices.constant(stmt.var, number) if known else indices.variable(stmt.var, str(number)):  # type: ignore[arg-type]
-            self._statement(stmt.body)
+            body(stmt.body)
 
     def _extent(self, extent: Extent) -> int | str:
         """Iterations: a number, or an SSA value where a bound depends on a serial loop."""
@@ -171,19 +165,19 @@ class _Phase:
             with self._values.indices.vector(stmt.var, stmt.extent.limit, active):
                 self._statement(stmt.body)
 
-    def _if(self, stmt: If) -> None:
+    def _if(self, stmt: If, side: Emit) -> None:
         out, indices = self._out, self._values.indices
         number = indices.number(indices.linear(stmt.condition.index), -stmt.condition.low)
         width = stmt.condition.high - stmt.condition.low
         if isinstance(number, int):
-            self._statement(stmt.then if 0 <= number < width else stmt.otherwise)
+            side(stmt.then if 0 <= number < width else stmt.otherwise)
             return
         then, otherwise, merge = out.label("then"), out.label("else"), out.label("merge")
         out.branch_if(out.value(f"icmp ult i64 {number}, {width}"), then, otherwise)
         for label, branch in ((then, stmt.then), (otherwise, stmt.otherwise)):
             out.start_block(label)
             with out.region():
-                self._statement(branch)
+                side(branch)
             out.branch(merge)
         out.start_block(merge)
 

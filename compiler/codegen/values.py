@@ -49,7 +49,7 @@ class Values:
         self._memory = Memory(out, self.indices, pointers, target, written)
         self._dots = Dots(out, self.indices, self._memory, buffers)
         self._guards = 0
-        self._has_fma = bool({"fma", "neon", "avx512f"} & set(target.features))
+        self._has_fma = target.has_fma
 
     # --- expressions
 

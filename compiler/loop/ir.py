@@ -41,6 +41,11 @@ class LoopKind(enum.StrEnum):
     THREAD = "thread"
 
 
+ROOT_KINDS = (LoopKind.PARALLEL, LoopKind.BLOCK)
+"""Kinds that share the iterations of a phase's outermost loop out: over a team of threads, over a grid."""
+MAX_GRID_DIMENSIONS = 3
+"""Block loops that a stage may have, and thread loops."""
+
 Scope = Literal["global", "shared", "local", "register"]
 
 
@@ -148,7 +153,7 @@ Stmt = Union[For, Let, If, Store, Block]
 
 @dataclass(frozen=True)
 class LoopNest:
-    """A whole kernel: one phase, or several, whose outermost loops are parallel."""
+    """A whole kernel: one phase, or several, whose outermost loops are parallel or over blocks."""
 
     name: str
     buffers: tuple[Buffer, ...]
@@ -166,9 +171,9 @@ class LoopNest:
 
     @property
     def phases(self) -> tuple[Stmt, ...]:
-        """Parts that run one after the other, each shared out over the team by its own outermost loop."""
+        """Parts that run one after the other, each shared out over the team or grid by its own outermost loop."""
         roots = self.body.statements if isinstance(self.body, Block) else (self.body,)
-        shared = all(isinstance(root, For) and root.kind is LoopKind.PARALLEL for root in roots)
+        shared = all(isinstance(root, For) and root.kind in ROOT_KINDS for root in roots)
         return roots if shared else (self.body,)
 
     @property

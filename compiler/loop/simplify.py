@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from compiler.index import Index
-from compiler.loop.ir import Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
+from compiler.loop.ir import ROOT_KINDS, Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
 from compiler.loop.ir import extent as make_extent
 from compiler.scalar import Bound, Expr, Guard, map_indices, rewrite
 
@@ -112,7 +112,7 @@ def _for(stmt: For, ranges: Mapping[str, int]) -> Stmt:
     extent = simplify_extent(stmt.extent, ranges)
     if extent.bound is not None and extent.bound.constant is not None and stmt.kind is not LoopKind.VECTOR:
         extent = Extent(extent.bound.const)  # a vector keeps its length, and masks the rest
-    if extent == Extent(1) and stmt.kind is not LoopKind.PARALLEL:
+    if extent == Extent(1) and stmt.kind not in ROOT_KINDS:
         return simplify_statement(substitute_statement(stmt.body, {stmt.var: Index()}), ranges)
     body = simplify_statement(stmt.body, {**ranges, stmt.var: extent.limit})
     return stmt if extent is stmt.extent and body is stmt.body else For(stmt.var, extent, stmt.kind, body)

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
+from compiler.schedule.bind_grid import check_grid
 from compiler.schedule.state import ScheduledStage, State
 from compiler.schedule.steps import Bind
 
-_CPU_KINDS = (LoopKind.PARALLEL, LoopKind.VECTOR, LoopKind.UNROLLED)
-
 
 def bind(state: State, step: Bind) -> State:
-    """`for i` → `parallel i`, `vector i` or `unrolled i`.
+    """`for i` → `parallel i`, `vector i`, `unrolled i`, `block i` or `thread i`.
 
     Legal on a serial loop: parallel on the outermost, spatial, of a stage that is not attached; vector on the
     innermost (where it reduces, the lanes are combined into the one result after each vector); unrolled on any with at
-    most 64 iterations.
+    most 64 iterations; block and thread as `check_grid` says. Which kinds a Target carries out is the code generator's
+    to say.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -25,6 +25,7 @@ def bind(state: State, step: Bind) -> State:
         msg = f"cannot bind {step.loop}: it is already {loop.kind.value}"
         raise ScheduleError(msg)
     _check(stage, step)
+    check_grid(state, stage, step)
     guests = [s.stage.name for s in state.stages if _at(s) == (step.stage, step.loop)]
     if guests and step.kind is LoopKind.VECTOR:
         msg = f"cannot make {step.loop} vector: {guests[0]} is computed inside it"
@@ -41,10 +42,7 @@ def _at(guest: ScheduledStage) -> tuple[str, str] | None:
 def _check(stage: ScheduledStage, step: Bind) -> None:
     loop, place = stage.loop(step.loop), stage.position(step.loop)
     what = f"cannot make {step.loop} {step.kind.value}:"
-    if step.kind not in _CPU_KINDS:
-        msg = f"{what} no Target uses that kind yet; use parallel, vector or unrolled"
-        raise ScheduleError(msg)
-    if loop.reduces and step.kind is LoopKind.PARALLEL:
+    if loop.reduces and step.kind in (LoopKind.PARALLEL, LoopKind.BLOCK, LoopKind.THREAD):
         msg = f"{what} it reduces; factor it out first"
         raise ScheduleError(msg)
     if step.kind is LoopKind.PARALLEL and (place != 0 or stage.attachment is not None):

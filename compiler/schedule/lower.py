@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.loop.ir import Buffer, For, Let, LoopNest, Stmt, Store, block
+from compiler.loop.ir import Buffer, For, Let, LoopKind, LoopNest, Scope, Stmt, Store, block
 from compiler.scalar import REDUCERS, Apply, Expr, Load, rewrite, substitute
 from compiler.scalar_type import neutral
 from compiler.schedule.packing import PackedRead, plan_packing
@@ -70,8 +70,14 @@ class _Lowering:
             if stage is None or stage.attachment is None:
                 found.append(Buffer(temporary.name, temporary.sizes, temporary.dtype, "global", "scratch"))
             else:
-                found.append(Buffer(temporary.name, stage.attachment.shape, temporary.dtype, "local"))
+                scope = self._scope(stage.attachment)
+                found.append(Buffer(temporary.name, stage.attachment.shape, temporary.dtype, scope))
         return found
+
+    def _scope(self, attachment: Attachment) -> Scope:
+        """Where an attached stage keeps its region: the threads of a block share what the block computes."""
+        loop = self._state.stage(attachment.consumer).loop(attachment.loop)
+        return "shared" if loop.kind is LoopKind.BLOCK else "local"
 
     def _stage(self, stage: ScheduledStage, outside: _Scope) -> Stmt:
         check_order(stage)

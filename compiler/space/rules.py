@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compiler.errors import CompileError
+from compiler.space.grid_tile import GridTile
 from compiler.space.reduction import Reduction
 from compiler.space.rows import Rows
 from compiler.space.rule import Rule
@@ -12,6 +13,8 @@ from compiler.target import Target
 from compiler.workload.ir import Workload
 
 RULES: tuple[Rule, ...] = (Rows(), Reduction(), VectorMap())
+GRID_RULES: tuple[Rule, ...] = (GridTile(),)
+"""Those for Targets whose threads form a grid."""
 
 VERSION = 2
 """Raised when a rule changes what its knobs mean."""
@@ -19,7 +22,7 @@ VERSION = 2
 
 def build_space(workload: Workload, target: Target, threads: int) -> SearchSpace:
     """The SearchSpace of the first rule that applies; raises CompileError where none does."""
-    for rule in RULES:
+    for rule in GRID_RULES if target.grid_threads else RULES:
         if rule.applies(workload):
             return rule.space(workload, target, threads)
     msg = f"no rule makes a search space for workload {workload.digest[:12]}; please report it with the model"

@@ -16,8 +16,8 @@ def test_peaks_of_this_machine() -> None:
     assert all(rate > 1e8 for _, rate in peaks.read_bytes_per_s)
 
 
-def test_every_target_has_probes() -> None:
-    for target in PRESETS.values():
+def test_every_cpu_has_probes() -> None:
+    for target in (t for t in PRESETS.values() if not t.grid_threads):
         for kind in ARITHMETIC:
             assert arithmetic_probe(target, 2, kind).parallel_extents == (2,)
         assert read_probe(target, 2, 1 << 16).params[0].size_bytes == 1 << 16

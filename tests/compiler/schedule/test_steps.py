@@ -72,7 +72,31 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
     "vector of odd length": ((Bind("epilogue", "s1", LoopKind.VECTOR),), "power of two"),
     "parallel reduction": ((Bind("anchor", "r0", LoopKind.PARALLEL),), "it reduces"),
     "parallel inside": ((Bind("epilogue", "s1", LoopKind.PARALLEL),), "outermost"),
-    "GPU binding": ((Bind("epilogue", "s0", LoopKind.THREAD),), "no Target uses"),
+    "thread inside a serial loop": ((Bind("epilogue", "s1", LoopKind.THREAD),), "of another kind"),
+    "block inside a thread": (
+        (Bind("epilogue", "s0", LoopKind.THREAD), Bind("epilogue", "s1", LoopKind.BLOCK)),
+        "of another kind",
+    ),
+    "block reduction": ((Bind("anchor", "r0", LoopKind.BLOCK),), "it reduces"),
+    "four dimensions of blocks": (
+        (
+            *(Split("epilogue", name, 2) for name in ("s0", "s1", "s1.o")),
+            *(Bind("epilogue", name, LoopKind.BLOCK) for name in ("s0.o", "s0.i", "s1.o.o", "s1.o.i")),
+        ),
+        "3 dimensions",
+    ),
+    "threads of a stage inside a serial loop": (
+        (ComputeAt("anchor", "epilogue", "s0"), Bind("anchor", "s0", LoopKind.THREAD)),
+        "only threads of a block loop",
+    ),
+    "blocks of an attached stage": (
+        (
+            Bind("epilogue", "s0", LoopKind.BLOCK),
+            ComputeAt("anchor", "epilogue", "s0"),
+            Bind("anchor", "s0", LoopKind.BLOCK),
+        ),
+        "only threads of a block loop",
+    ),
     "attach after other steps": (
         (Split("anchor", "s0", 2), ComputeAt("anchor", "epilogue", "s0")),
         "attach it first",

@@ -8,6 +8,7 @@ import pytest
 
 from compiler.errors import ScheduleError
 from compiler.space.rules import build_space
+from compiler.space.space import number
 from compiler.target import PRESETS, native_target
 from tests.compiler.workloads import KINDS, convolution, matmul
 
@@ -24,7 +25,7 @@ def test_samples_and_mutants_are_legal(kind: str) -> None:
 
 
 def test_a_tile_never_needs_more_registers_than_the_target_has() -> None:
-    for target in PRESETS.values():
+    for target in (t for t in PRESETS.values() if not t.grid_threads):
         space = build_space(convolution(28, 64, 128, 3), target, 1)
         rng = random.Random(2)
         for _ in range(200):
@@ -33,6 +34,16 @@ def test_a_tile_never_needs_more_registers_than_the_target_has() -> None:
             assert isinstance(rows, int)
             assert isinstance(vectors, int)
             assert rows * vectors + vectors < target.vector_registers
+
+
+def test_a_block_never_has_more_threads_than_the_target_allows() -> None:
+    target = PRESETS["nvptx64-sm80"]
+    for workload in KINDS.values():
+        space = build_space(workload, target, 1)
+        assert space.is_legal(space.default)
+        for assignment in space.enumerate(space.size):
+            values = space.values(assignment)
+            assert number(values, "rows") * number(values, "columns") <= target.grid_threads
 
 
 def test_one_thread_has_no_parallel_knob() -> None:

@@ -1,0 +1,136 @@
+"""The same nests as machine code of every kind of CPU, run, and compared with the float64 reference."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.codegen.llvm import emit_assembly
+from compiler.codegen.nest import emit_nest
+from compiler.evaluate import reference_outputs
+from compiler.pipeline import build_nest
+from compiler.scalar import Const, Expr, Load, apply
+from compiler.schedule.schedule import Schedule
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, Target
+from compiler.workload.ir import Workload
+from tests.compiler.codegen.cross import Case, place_cases, run_aarch64, run_wasm
+from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workloads import (
+    KINDS,
+    anchored,
+    at,
+    convolution,
+    mapped,
+    matmul,
+    max_pool,
+    operand,
+    random_operands,
+    transpose,
+)
+
+RANDOM_SCHEDULES = 2
+TOLERANCE = 1e-5
+
+
+def gelu(points: int) -> Workload:
+    x = Load("x0", at("s0"))
+    erf = apply("erf", apply("mul", x, Const(2.0**-0.5)))
+    return mapped(
+        apply("mul", apply("mul", x, Const(0.5)), apply("add", erf, Const(1.0))),
+        (points,),
+        (operand("x0", points),),
+    )
+
+
+def gelu_tanh(points: int) -> Workload:
+    x = Load("x0", at("s0"))
+    cubic = apply("mul", apply("mul", x, apply("mul", x, x)), Const(0.044715))
+    inner = apply("tanh", apply("mul", apply("add", x, cubic), Const(0.7978845608)))
+    return mapped(
+        apply("mul", apply("mul", x, Const(0.5)), apply("add", inner, Const(1.0))),
+        (points,),
+        (operand("x0", points),),
+    )
+
+
+def softmax_stages(rows: int, columns: int) -> dict[str, Workload]:
+    """Largest value of each row, sum of its exponentials, and the quotient."""
+    row, inner = at("s0"), at("s0", "r0")
+    x, largest, total = operand("x0", rows, columns), operand("x1", rows), operand("x2", rows)
+
+    def exponential(*names: str) -> Expr:
+        return apply("exp", apply("sub", Load("x0", at(*names)), Load("x1", row)))
+
+    quotient = apply("div", exponential("s0", "s1"), apply("add", apply("abs", Load("x2", row)), Const(1.0)))
+    return {
+        "softmax_max": anchored((rows,), (columns,), "max", Load("x0", inner), (x,)),
+        "softmax_sum": anchored((rows,), (columns,), "sum", exponential("s0", "r0"), (x, largest)),
+        "softmax_quotient": mapped(quotient, (rows, columns), (x, largest, total)),
+    }
+
+
+REPRESENTATIVE: dict[str, Workload] = {
+    **KINDS,
+    **softmax_stages(9, 45),
+    "gelu": gelu(61),
+    "gelu_tanh": gelu_tanh(61),
+    "sigmoid": mapped(apply("sigmoid", Load("x0", at("s0"))), (61,), (operand("x0", 61),)),
+    "matmul_large": matmul(37, 70, 64),
+    "winograd": convolution(10, 12, 21, 3),
+    "max_pool_wide": max_pool(9, 40),
+    "transpose_square": transpose(32, 32),
+}
+
+
+def schedules(target: Target) -> list[tuple[str, Workload, Schedule]]:
+    """The default of every kernel, a few random ones, and every algorithm's own start."""
+    found = []
+    for name, workload in REPRESENTATIVE.items():
+        space = build_space(workload, target, 2)
+        rng = random.Random(name)
+        chosen = [space.default, *space.starts, *(space.sample(rng) for _ in range(RANDOM_SCHEDULES))]
+        found += [(name, workload, space.schedule(assignment)) for assignment in chosen]
+    return found
+
+
+def check(cases: list[Case], arena: np.ndarray) -> None:
+    wrong = {f"{c.name} {c.kernel.symbol}": c.error(arena) for c in cases if not c.error(arena) < TOLERANCE}
+    assert not wrong
+    assert {c.name for c in cases} == set(REPRESENTATIVE)
+
+
+def test_x86_64_v3_on_this_machine() -> None:
+    target = PRESETS["x86-64-v3"]
+    if not target.is_native:
+        pytest.skip("this processor lacks AVX2 and FMA")
+    for name, workload, schedule in schedules(target):
+        operands = random_operands(workload)
+        got = run_native(workload, schedule, operands, 2, target)
+        assert relative_error(got, reference_outputs(workload, operands)["y0"]) < TOLERANCE, name
+
+
+def test_aarch64_under_qemu(tmp_path: Path) -> None:
+    target = PRESETS["aarch64-neoverse-n1"]
+    cases, size = place_cases(schedules(target), target)
+    check(cases, run_aarch64(cases, size, tmp_path))
+
+
+def test_wasm32_under_wasmtime(tmp_path: Path) -> None:
+    target = PRESETS["wasm32"]
+    cases, size = place_cases(schedules(target), target)
+    check(cases, run_wasm(cases, size, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction"),
+    [("x86-64-v3", "vfmadd"), ("aarch64-neoverse-n1", "fmla"), ("wasm32", "f32x4.mul")],
+)
+def test_a_contraction_uses_the_vectors_of_its_target(name: str, instruction: str) -> None:
+    target, workload = PRESETS[name], convolution(28, 64, 64, 3)
+    space = build_space(workload, target, 1)
+    assembly = emit_assembly(emit_nest(build_nest(workload, space.schedule(space.default)), target), target)
+    assert assembly.count(instruction) >= 8
