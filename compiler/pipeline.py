@@ -21,6 +21,7 @@ from compiler import debug
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_assembly, emit_object
 from compiler.codegen.nest import emit_nest
+from compiler.codegen.team import check_team
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
@@ -79,7 +80,11 @@ def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kern
 
 
 def compile_image(program: Program, target: Target, threads: int, source: ScheduleSource) -> Image:
-    """Look every Workload up, build its kernel, link. Measures nothing; `Image.lookups` says what was found."""
+    """Look every Workload up, build its kernel, link. Measures nothing; `Image.lookups` says what was found.
+
+    Raises TargetError where the Target has no program for so many threads.
+    """
+    check_team(target, threads)
     chosen = choose_schedules(program, target, threads, source)
     built = {d: build_kernel(c.workload, c.found.schedule, target) for d, c in chosen.items()}
     kernels = [built[s.workload.digest] for s in program.subgraphs]

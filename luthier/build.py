@@ -65,7 +65,7 @@ def make_options(
         msg = f"this machine cannot run code for target {found.name!r}; use native, or run Luthier on such a machine"
         raise TargetError(msg)
     if threads is None:
-        threads = usable_cores()
+        threads = usable_cores() if found.is_native else found.cores
     return BuildOptions(
         found,
         checked_integer("threads", threads, 1, MAX_THREADS),

@@ -43,7 +43,7 @@ def _program(calls: tuple[Call, ...]) -> str:
         for place, slot in enumerate(call.slots):
             name = f"%k{number}.{place}"
             lines.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {slot}")
-            lines.append(f"  {name} = load ptr, ptr {name}.p, align 8")
+            lines.append(f"  {name} = load ptr, ptr {name}.p")
             arguments.append(f"ptr {name}")
         arguments += [f"i64 %begin{number}", f"i64 %end{number}"]
         lines.append(f"  call void @{call.symbol}({', '.join(arguments)})")

@@ -8,7 +8,8 @@
 
 Between runs the members spin for a bounded time, then sleep on a futex; at a barrier they do the same, for less. The
 team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
-lie on cache lines of their own.
+lie on cache lines of their own. Where a Target has no threads the team is its caller alone, and has neither
+state nor a clock, hence no `program_time`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,26 @@ def team_bytes(threads: int) -> int:
     return MEMBER_OFFSET + MEMBER_BYTES * threads
 
 
-def emit_team(target: Target) -> str:
-    """The team's IR module; raises TargetError where the system has no threads that we know."""
-    arch = target.triple.split("-", maxsplit=1)[0]
-    if arch not in _FUTEX or "linux" not in target.triple:
-        msg = f"no native thread team for {target.triple}; compile for a Linux target on x86_64 or aarch64"
+def check_team(target: Target, threads: int) -> None:
+    """Raise TargetError where the Target has no program for so many threads."""
+    if target.architecture in _WITHOUT_THREADS:
+        if threads > 1:
+            msg = f"{target.name} has no threads; compile for 1 thread instead of {threads}"
+            raise TargetError(msg)
+    elif target.architecture not in _FUTEX or "linux" not in target.triple:
+        msg = (
+            f"no program can be made for {target.name} ({target.triple}), only single kernels; "
+            "compile for Linux on x86_64 or aarch64, or for wasm32"
+        )
         raise TargetError(msg)
+
+
+def emit_team(target: Target) -> str:
+    """The team's IR module, of one member where there are no threads; raises TargetError as `check_team` does."""
+    check_team(target, threads=1)
+    arch = target.architecture
+    if arch in _WITHOUT_THREADS:
+        return _ALONE
     values = {
         "$FUTEX": str(_FUTEX[arch]),
         "$PAUSE": _PAUSE[arch],
@@ -48,6 +63,28 @@ def emit_team(target: Target) -> str:
         text = text.replace(name, value)
     return text
 
+
+_WITHOUT_THREADS = ("wasm32",)
+_ALONE = """
+declare void @program(ptr, ptr, i64, i64)
+
+define void @team_barrier(ptr %team) {
+  ret void
+}
+
+define i32 @team_start(ptr %team) {
+  ret i32 0
+}
+
+define void @team_stop(ptr %team) {
+  ret void
+}
+
+define void @program_run(ptr %team, ptr %table) {
+  call void @program(ptr %team, ptr %table, i64 0, i64 1)
+  ret void
+}
+"""
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _PAUSE = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}

@@ -11,7 +11,7 @@ import luthier
 from examples.networks import filled
 
 
-@pytest.mark.parametrize("target", ["aarch64-neoverse-n1", "x86-64-v3"])
+@pytest.mark.parametrize("target", ["aarch64-neoverse-n1", "wasm32", "x86-64-v3"])
 def test_an_artifact_for_another_target(target: str, cli: object, tmp_path: Path) -> None:
     model = filled("mlp", tmp_path)
     done = cli("compile", model, "-o", "mlp.luthier", "--target", target, "--json")  # type: ignore[operator]
@@ -19,6 +19,14 @@ def test_an_artifact_for_another_target(target: str, cli: object, tmp_path: Path
     document = json.loads(done.stdout)
     assert document["target"] == target
     assert document["misses"] == 3
-    if target.startswith("aarch64"):
+    if not target.startswith("x86"):
         with pytest.raises(luthier.TargetError, match="cannot run"):
             luthier.load(tmp_path / "mlp.luthier")
+
+
+def test_no_artifact_for_a_gpu(cli: object, tmp_path: Path) -> None:
+    model = filled("mlp", tmp_path)
+    done = cli("compile", model, "-o", "mlp.luthier", "--target", "nvptx64-sm80")  # type: ignore[operator]
+    assert done.returncode == 1
+    assert "only single kernels" in done.stderr
+    assert not (tmp_path / "mlp.luthier").exists()

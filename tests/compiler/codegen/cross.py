@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,6 +52,18 @@ def require_package(name: str) -> None:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A function, offsets of what its pointers point to in the arena, and a share.
+
+    Without a share it is a whole program, which takes a team and a table of the pointers.
+    """
+
+    symbol: str
+    pointers: tuple[int, ...]
+    numbers: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
 class Case:
     """A kernel and where its buffers lie in the arena."""
 
@@ -81,12 +92,13 @@ class Case:
         got = arena[offset : offset + param.size_bytes].view(param.dtype.numpy)
         return relative_error(got.reshape(expected.shape), expected)
 
-    def calls(self) -> Iterator[tuple[str, int, int]]:
-        """Function, first and last iteration: each phase in two shares, so that neither may assume all of it."""
+    def calls(self) -> list[Call]:
+        """Each phase in two shares, so that neither may assume all of it."""
+        found = []
         for phase, extent in enumerate(self.kernel.parallel_extents):
-            half = extent // 2
-            for begin, end in ((half, extent), (0, half)):
-                yield self.kernel.phase_symbol(phase), begin, end
+            symbol, half = self.kernel.phase_symbol(phase), extent // 2
+            found += [Call(symbol, self.offsets, share) for share in ((half, extent), (0, half))]
+        return found
 
 
 def place_cases(schedules: list[tuple[str, Workload, Schedule]], target: Target) -> tuple[list[Case], int]:
@@ -141,26 +153,30 @@ def _zig(folder: Path, *command: str | Path) -> None:
 # --- WebAssembly
 
 
-def run_wasm(cases: list[Case], size: int, folder: Path) -> np.ndarray:
-    """The arena after the run of every kernel under wasmtime; the module may import nothing."""
+def run_wasm(objects: list[bytes], calls: list[Call], arena: np.ndarray, folder: Path) -> np.ndarray:
+    """The arena after the calls under wasmtime; the module may import nothing."""
     require_package("wasmtime")
     import wasmtime
 
-    symbols = [c.kernel.phase_symbol(i) for c in cases for i in range(len(c.kernel.parallel_extents))]
-    exports = [f"--export={symbol}" for symbol in [*symbols, "__heap_base"]]
-    path = link("wasm-ld", [c.kernel.object_code for c in cases], folder, "--no-entry", *exports)
+    exports = [f"--export={symbol}" for symbol in (*(call.symbol for call in calls), "__heap_base")]
+    path = link("wasm-ld", objects, folder, "--no-entry", *exports)
     store = wasmtime.Store()
     module = wasmtime.Module(store.engine, path.read_bytes())
     assert not module.imports
     exported = wasmtime.Instance(store, module, []).exports(store)
     memory = exported["memory"]
     base = -(-exported["__heap_base"].value(store) // ALIGNMENT) * ALIGNMENT
-    memory.grow(store, -(-(base + size) // (1 << 16)))
-    memory.write(store, filled_arena(cases, size).tobytes(), base)
-    for case in cases:
-        for symbol, begin, end in case.calls():
-            exported[symbol](store, *(base + offset for offset in case.offsets), begin, end)
-    return np.frombuffer(memory.read(store, base, base + size), np.uint8)
+    table = base + arena.size
+    memory.grow(store, -(-(table + 4 * max(len(call.pointers) for call in calls)) // (1 << 16)))
+    memory.write(store, arena.tobytes(), base)
+    for call in calls:
+        pointers = [base + offset for offset in call.pointers]
+        if call.numbers is None:
+            memory.write(store, np.array(pointers, "<u4").tobytes(), table)
+            exported[call.symbol](store, 0, table)
+        else:
+            exported[call.symbol](store, *pointers, *call.numbers)
+    return np.frombuffer(memory.read(store, base, table), np.uint8)
 
 
 # --- aarch64 Linux, without a C library
@@ -190,31 +206,33 @@ void _start(void) {{
 """
 
 
-def run_aarch64(cases: list[Case], size: int, folder: Path) -> np.ndarray:
-    """The arena after the run of every kernel in a static executable under qemu."""
+def run_aarch64(objects: list[bytes], calls: list[Call], arena: np.ndarray, folder: Path) -> np.ndarray:
+    """The arena after the calls in a static executable under qemu."""
     emulator = require_program("qemu-aarch64")
     require_package("ziglang")
     source, driver = folder / "driver.c", folder / "driver.o"
-    source.write_text(_driver(cases, size))
+    source.write_text(_driver(calls, arena.size))
     _zig(folder, "cc", "-target", "aarch64-linux", "-O1", "-ffreestanding", "-c", source, "-o", driver)
-    path = link("ld.lld", [driver.read_bytes(), *(c.kernel.object_code for c in cases)], folder, "-static")
+    path = link("ld.lld", [driver.read_bytes(), *objects], folder, "-static")
     path.chmod(0o755)
-    arena = filled_arena(cases, size)
     done = subprocess.run([emulator, path], input=arena.tobytes(), capture_output=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout) == size
+    assert len(done.stdout) == arena.size
     return np.frombuffer(done.stdout, np.uint8)
 
 
-def _driver(cases: list[Case], size: int) -> str:
-    """A program: the arena from standard input, every kernel, the arena to standard output."""
-    declarations, calls = set(), []
-    for case in cases:
-        for symbol, begin, end in case.calls():
-            pointers = ", ".join(["void *"] * len(case.offsets))
-            declarations.add(f"void {symbol}({pointers}, long, long);")
-            places = ", ".join(f"arena + {offset}" for offset in case.offsets)
-            calls.append(f"    {symbol}({places}, {begin}, {end});")
+def _driver(calls: list[Call], size: int) -> str:
+    """A program: the arena from standard input, every call, the arena to standard output."""
+    declarations, lines = set(), []
+    for call in calls:
+        places = ", ".join(f"arena + {offset}" for offset in call.pointers)
+        if call.numbers is None:
+            declarations.add(f"void {call.symbol}(void *, void **);")
+            lines.append(f"    {{ void *table[] = {{{places}}}; {call.symbol}(0, table); }}")
+        else:
+            pointers = ", ".join(["void *"] * len(call.pointers))
+            declarations.add(f"void {call.symbol}({pointers}, long, long);")
+            lines.append(f"    {call.symbol}({places}, {call.numbers[0]}, {call.numbers[1]});")
     return _DRIVER.format(
-        size=size, alignment=ALIGNMENT, declarations="\n".join(sorted(declarations)), calls="\n".join(calls)
+        size=size, alignment=ALIGNMENT, declarations="\n".join(sorted(declarations)), calls="\n".join(lines)
     )

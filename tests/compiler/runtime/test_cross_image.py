@@ -1,0 +1,95 @@
+"""Whole models for other machines: an artifact's objects, linked and run, give what the reference gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.codegen.llvm import emit_object
+from compiler.codegen.team import emit_team
+from compiler.errors import TargetError
+from compiler.pipeline import compile_image, load_graph, lower
+from compiler.runtime.artifact import image_bytes, read_image
+from compiler.runtime.image import Image, TensorSpec
+from compiler.schedule.source import NoSource
+from compiler.target import PRESETS
+from tests.compiler.codegen.cross import ALIGNMENT, Call, run_aarch64, run_wasm
+from tests.compiler.runtime.test_module import assert_close, expected, random_input, small_model
+
+
+def image_for(name: str, threads: int = 1) -> Image:
+    """What a `.luthier` file holds, read back."""
+    image = compile_image(lower(load_graph(small_model())), PRESETS[name], threads, NoSource())
+    return read_image(image_bytes(image))
+
+
+class Memory:
+    """An arena with everything that the slots of an Image point to."""
+
+    def __init__(self, image: Image, x: np.ndarray) -> None:
+        self._parts: list[np.ndarray] = []
+        self._size = 0
+        outputs = [np.full(spec.shape, np.nan, spec.dtype.numpy) for spec in image.outputs]
+        starts = {
+            "input": [self._place(x)],
+            "output": [self._place(array) for array in outputs],
+            "constant": [self._place(array) for array in image.constants],
+        }
+        arena, zeroed = (
+            self._place(np.full(size, fill, np.uint8))
+            for size, fill in ((image.arena_bytes, 255), (image.zeroed_bytes, 0))
+        )
+        self._outputs = list(zip(image.outputs, starts["output"], strict=True))
+        bases = {"arena": arena, "zeroed": zeroed}
+        self.table = tuple(
+            bases[s.kind] + s.where if s.kind in bases else starts[s.kind][s.where] for s in image.slots
+        )
+
+    @property
+    def arena(self) -> np.ndarray:
+        return np.concatenate(self._parts)
+
+    def results(self, arena: np.ndarray) -> dict[str, np.ndarray]:
+        return {spec.name: _read(arena, spec, start) for spec, start in self._outputs}
+
+    def _place(self, array: np.ndarray) -> int:
+        start = self._size
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self._parts.append(np.pad(data, (0, -data.size % ALIGNMENT)))
+        self._size += self._parts[-1].size
+        return start
+
+
+def _read(arena: np.ndarray, spec: TensorSpec, start: int) -> np.ndarray:
+    count = int(np.prod(spec.shape))
+    return arena[start : start + count * spec.dtype.size_bytes].view(spec.dtype.numpy).reshape(spec.shape)
+
+
+def test_a_model_for_wasm32(tmp_path: Path) -> None:
+    image = image_for("wasm32")
+    memory = Memory(image, random_input())
+    objects = [*(k.object_code for k in image.kernels.values()), image.program, image.team]
+    arena = run_wasm(objects, [Call("program_run", memory.table, None)], memory.arena, tmp_path)
+    assert_close(memory.results(arena), expected(random_input()))
+
+
+def test_a_model_for_aarch64(tmp_path: Path) -> None:
+    image = image_for("aarch64-neoverse-n1")
+    # The team needs a C library; that of a Target without threads stands in for it.
+    alone = emit_object(emit_team(PRESETS["wasm32"]), image.target)
+    memory = Memory(image, random_input())
+    objects = [*(k.object_code for k in image.kernels.values()), image.program, alone]
+    arena = run_aarch64(objects, [Call("program_run", memory.table, None)], memory.arena, tmp_path)
+    assert_close(memory.results(arena), expected(random_input()))
+
+
+def test_there_is_no_program_for_a_gpu() -> None:
+    with pytest.raises(TargetError, match="only single kernels"):
+        image_for("nvptx64-sm80")
+
+
+def test_there_are_no_threads_in_wasm32() -> None:
+    with pytest.raises(TargetError, match="1 thread instead of 2"):
+        image_for("wasm32", 2)
