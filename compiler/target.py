@@ -59,7 +59,7 @@ class Target:
         return "avx512vl" in self.features or "sve" in self.features
 
     @property
-    def architecture(self) -> str:
+    def instruction_set(self) -> str:
         """The first word of the triple: x86_64, aarch64, wasm32, nvptx64 ..."""
         return self.triple.split("-", maxsplit=1)[0]
 

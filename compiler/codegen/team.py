@@ -33,11 +33,11 @@ def team_bytes(threads: int) -> int:
 
 def check_team(target: Target, threads: int) -> None:
     """Raise TargetError where the Target has no program for so many threads."""
-    if target.architecture in _WITHOUT_THREADS:
+    if target.instruction_set in _WITHOUT_THREADS:
         if threads > 1:
             msg = f"{target.name} has no threads; compile for 1 thread instead of {threads}"
             raise TargetError(msg)
-    elif target.architecture not in _FUTEX or "linux" not in target.triple:
+    elif target.instruction_set not in _FUTEX or "linux" not in target.triple:
         msg = (
             f"no program can be made for {target.name} ({target.triple}), only single kernels; "
             "compile for Linux on x86_64 or aarch64, or for wasm32"
@@ -48,7 +48,7 @@ def check_team(target: Target, threads: int) -> None:
 def emit_team(target: Target) -> str:
     """The team's IR module, of one member where there are no threads; raises TargetError as `check_team` does."""
     check_team(target, threads=1)
-    arch = target.architecture
+    arch = target.instruction_set
     if arch in _WITHOUT_THREADS:
         return _ALONE
     values = {

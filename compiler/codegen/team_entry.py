@@ -11,7 +11,7 @@ from compiler.loop.promote import local_bytes
 from compiler.target import Target
 
 _VECTOR_WIDTH = {"x86_64": ("prefer-vector-width", "min-legal-vector-width")}
-"""Attributes that make LLVM use the whole vector, per architecture that has vectors of several lengths."""
+"""Attributes that make LLVM use the whole vector, per instruction set that has vectors of several lengths."""
 
 
 class TeamEntry:
@@ -21,7 +21,7 @@ class TeamEntry:
         """Choose the attributes."""
         self._target = target
         width = "".join(
-            f' "{name}"="{8 * target.vector_bytes}"' for name in _VECTOR_WIDTH.get(target.architecture, ())
+            f' "{name}"="{8 * target.vector_bytes}"' for name in _VECTOR_WIDTH.get(target.instruction_set, ())
         )
         self.attributes = f'nounwind "no-trapping-math"="true"{width}'
 

@@ -52,7 +52,7 @@ def inspect(
         from luthier.build import make_options
         from luthier.levels import inspect_tasks, select
 
-        chosen = make_options(target, threads, parse_shapes(shape), error_budget, database)
+        chosen = make_options(target, threads, parse_shapes(shape), error_budget, database, runs_here=False)
         graph = load_graph(model, chosen.shapes)
         tasks = inspect_tasks(lower(graph), chosen)
         shown = tasks if task is None else [select(tasks, task)]

@@ -30,3 +30,10 @@ def test_no_artifact_for_a_gpu(cli: object, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "only single kernels" in done.stderr
     assert not (tmp_path / "mlp.luthier").exists()
+
+
+def test_the_text_of_kernels_for_a_gpu(cli: object, tmp_path: Path) -> None:
+    model = filled("mlp", tmp_path)
+    done = cli("inspect", model, "--target", "nvptx64-sm80", "--print", "asm")  # type: ignore[operator]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(".visible .entry") == 3

@@ -27,7 +27,7 @@ from tests.compiler.execute import Arrays, relative_error
 from tests.compiler.workloads import random_operands
 
 ALIGNMENT = 64
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 def missing(what: str) -> None:
@@ -132,11 +132,11 @@ def link(linker: str, objects: list[bytes], folder: Path, *options: str) -> Path
         names.append(folder / f"{number}.o")
         names[-1].write_bytes(code)
     out = folder / "linked"
-    _zig(folder, linker, *options, "-o", out, *names)
+    zig(folder, linker, *options, "-o", out, *names)
     return out
 
 
-def _zig(folder: Path, *command: str | Path) -> None:
+def zig(folder: Path, *command: str | Path) -> None:
     """Run a program of package ziglang, which brings LLVM's linkers and a C compiler."""
     require_package("ziglang")
     environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(folder), "ZIG_LOCAL_CACHE_DIR": str(folder)}
@@ -212,7 +212,7 @@ def run_aarch64(objects: list[bytes], calls: list[Call], arena: np.ndarray, fold
     require_package("ziglang")
     source, driver = folder / "driver.c", folder / "driver.o"
     source.write_text(_driver(calls, arena.size))
-    _zig(folder, "cc", "-target", "aarch64-linux", "-O1", "-ffreestanding", "-c", source, "-o", driver)
+    zig(folder, "cc", "-target", "aarch64-linux", "-O1", "-ffreestanding", "-c", source, "-o", driver)
     path = link("ld.lld", [driver.read_bytes(), *objects], folder, "-static")
     path.chmod(0o755)
     done = subprocess.run([emulator, path], input=arena.tobytes(), capture_output=True, timeout=TIMEOUT_S)

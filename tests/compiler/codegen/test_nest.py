@@ -54,7 +54,7 @@ def test_a_ragged_channel_count_uses_masked_vectors() -> None:
 def test_every_target_gets_code(target: str) -> None:
     for workload in (KINDS["convolution"], KINDS["max_pool"], KINDS["transpose"]):
         kernel = build_kernel(workload, default_schedule(workload, PRESETS[target], 2), PRESETS[target])
-        assert kernel.object_code.startswith(MAGIC.get(PRESETS[target].architecture, b"\x7fELF"))
+        assert kernel.object_code.startswith(MAGIC.get(PRESETS[target].instruction_set, b"\x7fELF"))
 
 
 def test_the_same_candidate_gives_the_same_bytes() -> None:

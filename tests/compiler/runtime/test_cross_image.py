@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from compiler.codegen.llvm import emit_object
-from compiler.codegen.team import emit_team
+from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.errors import TargetError
 from compiler.pipeline import compile_image, load_graph, lower
 from compiler.runtime.artifact import image_bytes, read_image
 from compiler.runtime.image import Image, TensorSpec
 from compiler.schedule.source import NoSource
 from compiler.target import PRESETS
-from tests.compiler.codegen.cross import ALIGNMENT, Call, run_aarch64, run_wasm
+from tests.compiler.codegen.cross import ALIGNMENT, Call, require_program, run_aarch64, run_wasm, zig
 from tests.compiler.runtime.test_module import assert_close, expected, random_input, small_model
 
 
@@ -83,6 +84,46 @@ def test_a_model_for_aarch64(tmp_path: Path) -> None:
     objects = [*(k.object_code for k in image.kernels.values()), image.program, alone]
     arena = run_aarch64(objects, [Call("program_run", memory.table, None)], memory.arena, tmp_path)
     assert_close(memory.results(arena), expected(random_input()))
+
+
+_WITH_THREADS = """
+#include <stdio.h>
+static unsigned char arena[{size}] __attribute__((aligned(64))), team[{team}] __attribute__((aligned(64)));
+int team_start(void *);
+void team_stop(void *), program_run(void *, void **);
+int main(void) {{
+    void *table[] = {{{table}}};
+    fread(arena, 1, sizeof arena, stdin);
+    *(int *)(team + {size_offset}) = {threads};
+    if (team_start(team)) return 1;
+    for (int run = 0; run < 20; run++) program_run(team, table);
+    team_stop(team);
+    fwrite(arena, 1, sizeof arena, stdout);
+    return 0;
+}}
+"""
+
+
+@pytest.mark.slow  # a C library is built for the executable
+def test_a_team_of_threads_for_aarch64(tmp_path: Path) -> None:
+    emulator, threads = require_program("qemu-aarch64"), 3
+    image = image_for("aarch64-neoverse-n1", threads)
+    memory = Memory(image, random_input())
+    table = ", ".join(f"arena + {offset}" for offset in memory.table)
+    size, state = memory.arena.size, team_bytes(threads)
+    source = tmp_path / "main.c"
+    source.write_text(
+        _WITH_THREADS.format(size=size, team=state, table=table, size_offset=SIZE_OFFSET, threads=threads)
+    )
+    objects = [*(k.object_code for k in image.kernels.values()), image.program, image.team]
+    paths = [tmp_path / f"{number}.o" for number in range(len(objects))]
+    for path, code in zip(paths, objects, strict=True):
+        path.write_bytes(code)
+    out = tmp_path / "model"
+    zig(tmp_path, "cc", "-target", "aarch64-linux-musl", "-static", "-O1", source, *paths, "-o", out)
+    done = subprocess.run([emulator, out], input=memory.arena.tobytes(), capture_output=True, timeout=120)
+    assert done.returncode == 0
+    assert_close(memory.results(np.frombuffer(done.stdout, np.uint8)), expected(random_input()))
 
 
 def test_there_is_no_program_for_a_gpu() -> None:
