@@ -76,21 +76,24 @@ class Case:
     def fill(self, arena: np.ndarray) -> None:
         """Inputs and packed constants; outputs and scratch memory are poisoned."""
         for param, offset in zip(self.kernel.params, self.offsets, strict=True):
-            place = arena[offset : offset + param.size_bytes].view(param.dtype.numpy)
+            place = arena[offset : offset + param.size_bytes]
             if param.role in ("output", "scratch"):
-                place[:] = np.nan
+                place[:] = 255  # a NaN, of any number of bytes
             else:
                 source = self.operands[param.name]
                 packed = source if param.packing is None else param.packing.apply(source)
-                place[:] = packed.reshape(-1)
+                place[:] = packed.reshape(-1).view(np.uint8)
 
     def error(self, arena: np.ndarray) -> float:
-        """Of the output, relative to the largest value of the float64 reference."""
+        """Of the output, relative to the largest value of the float64 reference; none is allowed of whole numbers."""
         expected = reference_outputs(self.workload, self.operands)["y0"]
         place = next(i for i, p in enumerate(self.kernel.params) if p.role == "output")
         param, offset = self.kernel.params[place], self.offsets[place]
         got = arena[offset : offset + param.size_bytes].view(param.dtype.numpy)
-        return relative_error(got.reshape(expected.shape), expected)
+        got = got.reshape(expected.shape)
+        if not param.dtype.is_float:
+            return 0.0 if np.array_equal(got, expected) else np.inf
+        return relative_error(got, expected)
 
     def calls(self) -> list[Call]:
         """Each phase in two shares, so that neither may assume all of it."""
@@ -99,6 +102,19 @@ class Case:
             symbol, half = self.kernel.phase_symbol(phase), extent // 2
             found += [Call(symbol, self.offsets, share) for share in ((half, extent), (0, half))]
         return found
+
+
+def random_values(workload: Workload) -> Arrays:
+    """Operands: normal numbers, or whole numbers from the type's whole range."""
+    rng = np.random.default_rng(0)
+    values = random_operands(workload)
+    for operand in workload.operands:
+        if not operand.dtype.is_float:
+            limits = np.iinfo(operand.dtype.numpy)
+            values[operand.name] = rng.integers(
+                limits.min, limits.max, operand.sizes, operand.dtype.numpy, endpoint=True
+            )
+    return values
 
 
 def place_cases(schedules: list[tuple[str, Workload, Schedule]], target: Target) -> tuple[list[Case], int]:
@@ -113,7 +129,7 @@ def place_cases(schedules: list[tuple[str, Workload, Schedule]], target: Target)
         for param in kernel.params:
             offsets.append(size)
             size += -(-param.size_bytes // ALIGNMENT) * ALIGNMENT
-        cases[kernel.symbol] = Case(name, workload, random_operands(workload), kernel, tuple(offsets))
+        cases[kernel.symbol] = Case(name, workload, random_values(workload), kernel, tuple(offsets))
     return list(cases.values()), size
 
 

@@ -22,7 +22,7 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.codegen.simt import run_grid
-from tests.compiler.codegen.test_targets import REPRESENTATIVE, TOLERANCE
+from tests.compiler.codegen.test_targets import FOR_CROSS, REPRESENTATIVE, TOLERANCE
 from tests.compiler.execute import relative_error, run_interpreted
 from tests.compiler.workloads import KINDS, matmul, random_operands
 
@@ -121,9 +121,9 @@ def test_the_text_of_a_matrix_product() -> None:
     assert "bar.sync" not in text
 
 
-@pytest.mark.parametrize("kind", REPRESENTATIVE)
+@pytest.mark.parametrize("kind", FOR_CROSS)
 def test_memory_is_addressed_by_its_space_and_no_library_is_called(kind: str) -> None:
-    text = ptx(REPRESENTATIVE[kind], default_schedule(REPRESENTATIVE[kind], GPU, 1))
+    text = ptx(FOR_CROSS[kind], default_schedule(FOR_CROSS[kind], GPU, 1))
     instructions = [line.split()[0] for line in text.splitlines() if line.startswith("\t") and line.split()]
     loads = {i for i in instructions if i.startswith(("ld.", "st."))}
     assert loads
@@ -135,7 +135,7 @@ def test_ptxas_assembles_every_kernel(tmp_path: Path) -> None:
     assembler = shutil.which("ptxas")
     if assembler is None:
         pytest.skip("this machine has no ptxas; it comes with NVIDIA's CUDA toolkit")
-    texts = [ptx(w, default_schedule(w, GPU, 1)) for w in REPRESENTATIVE.values()]
+    texts = [ptx(w, default_schedule(w, GPU, 1)) for w in FOR_CROSS.values()]
     texts.append(ptx(matmul(7, 21, 9), shared(4, 8, ("s0", "s1"))))
     for number, text in enumerate(texts):
         path = tmp_path / f"{number}.ptx"

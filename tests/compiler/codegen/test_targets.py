@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
-from compiler.pipeline import build_nest
+from compiler.pipeline import build_nest, load_graph, lower
 from compiler.scalar import Const, Expr, Load, apply
 from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
@@ -20,6 +21,7 @@ from compiler.target import PRESETS, Target
 from compiler.workload.ir import Workload
 from tests.compiler.codegen.cross import Call, filled_arena, place_cases, run_aarch64, run_wasm
 from tests.compiler.execute import relative_error, run_native
+from tests.compiler.frontend.models import model, value
 from tests.compiler.workloads import (
     KINDS,
     anchored,
@@ -87,10 +89,35 @@ REPRESENTATIVE: dict[str, Workload] = {
 }
 
 
-def schedules(target: Target, count: int = RANDOM_SCHEDULES) -> list[tuple[str, Workload, Schedule]]:
+def quantised() -> dict[str, Workload]:
+    """Whole numbers: their product, and conversions that are exact because the scale is a power of two."""
+    scale, zero = np.float32(0.25), np.uint8(7)
+    weights = np.random.default_rng(0).integers(-128, 128, (21, 33)).astype(np.int8)
+    models = {
+        "quantise": (("QuantizeLinear", "x", "scale", "zero"), TensorProto.FLOAT, [9, 45]),
+        "dequantise": (("DequantizeLinear", "x", "scale", "zero"), TensorProto.UINT8, [9, 45]),
+        "whole_product": (("MatMulInteger", "x", "weights", "zero"), TensorProto.UINT8, [9, 21]),
+    }
+    found = {}
+    for name, ((operator, *inputs), kind, shape) in models.items():
+        every = {"scale": scale, "zero": zero, "weights": weights}
+        constants = {n: np.asarray(every[n]) for n in inputs if n in every}
+        proto = model([helper.make_node(operator, inputs, ["y"])], {}, constants)
+        proto.graph.input.append(value("x", shape, kind))
+        (subgraph,) = lower(load_graph(proto)).subgraphs
+        found[name] = subgraph.workload
+    return found
+
+
+FOR_CROSS: dict[str, Workload] = {**REPRESENTATIVE, **quantised()}
+
+
+def schedules(
+    workloads: Mapping[str, Workload], target: Target, count: int = RANDOM_SCHEDULES
+) -> list[tuple[str, Workload, Schedule]]:
     """The default of every kernel, every algorithm's own start, and so many random ones."""
     found = []
-    for name, workload in REPRESENTATIVE.items():
+    for name, workload in workloads.items():
         space = build_space(workload, target, 2)
         rng = random.Random(name)
         chosen = [space.default, *space.starts, *(space.sample(rng) for _ in range(count))]
@@ -100,11 +127,11 @@ def schedules(target: Target, count: int = RANDOM_SCHEDULES) -> list[tuple[str, 
 
 def check(run: Run, name: str, folder: Path, count: int = RANDOM_SCHEDULES) -> None:
     target = PRESETS[name]
-    cases, size = place_cases(schedules(target, count), target)
+    cases, size = place_cases(schedules(FOR_CROSS, target, count), target)
     calls = [call for case in cases for call in case.calls()]
     arena = run([c.kernel.object_code for c in cases], calls, filled_arena(cases, size), folder)
     errors = {f"{case.name} {case.kernel.symbol}": case.error(arena) for case in cases}
-    assert {case.name for case in cases} == set(REPRESENTATIVE)
+    assert {case.name for case in cases} == set(FOR_CROSS)
     assert not {name: error for name, error in errors.items() if not error < TOLERANCE}
 
 
@@ -112,7 +139,7 @@ def test_x86_64_v3_on_this_machine() -> None:
     target = PRESETS["x86-64-v3"]
     if not target.is_native:
         pytest.skip("this processor lacks AVX2 and FMA")
-    for name, workload, schedule in schedules(target, 0):
+    for name, workload, schedule in schedules(REPRESENTATIVE, target, 0):
         operands = random_operands(workload)
         got = run_native(workload, schedule, operands, 2, target)
         assert relative_error(got, reference_outputs(workload, operands)["y0"]) < TOLERANCE, name
