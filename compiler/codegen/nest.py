@@ -54,7 +54,7 @@ class _Phase:
     def __init__(self, nest: LoopNest, target: Target, body: Stmt, own: Mapping[str, str]) -> None:
         self._nest, self._target = nest, target
         self._out = Emitter()
-        self._pointers = {b.name: f"%p{i}" for i, b in enumerate(nest.params)}
+        self._pointers = {b.name: f"%arg{i}" for i, b in enumerate(nest.params)}
         self._pointers |= {b.name: self._local(b, target) for b in nest.buffers if b.scope == "local"}
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
         self._values = Values(self._out, target, nest.by_name, {**self._pointers, **own}, written)

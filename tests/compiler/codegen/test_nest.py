@@ -50,6 +50,17 @@ def test_a_ragged_channel_count_uses_masked_vectors() -> None:
     assert "call float @llvm.fma.f32" not in ir
 
 
+def test_names_of_many_parameters_are_no_names_of_values() -> None:
+    loads = [Load(f"x{i}", at("s0")) for i in range(20)]
+    total = loads[0]
+    for load in loads[1:]:
+        total = apply("add", total, load)
+    workload = mapped(total, (9,), tuple(operand(f"x{i}", 9) for i in range(20)))
+    operands = random_operands(workload)
+    got = run_native(workload, default_schedule(workload, native_target(), 1), operands)
+    assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
+
+
 @pytest.mark.parametrize("target", sorted(PRESETS))
 def test_every_target_gets_code(target: str) -> None:
     for workload in (KINDS["convolution"], KINDS["max_pool"], KINDS["transpose"]):

@@ -27,10 +27,12 @@ from tests.compiler.workloads import (
     anchored,
     at,
     convolution,
+    layer_norm,
     mapped,
     matmul,
     operand,
     random_operands,
+    softmax,
     transpose,
 )
 
@@ -81,6 +83,8 @@ def softmax_stages(rows: int, columns: int) -> dict[str, Workload]:
 REPRESENTATIVE: dict[str, Workload] = {
     **{n: w for n, w in KINDS.items() if n not in ("pointwise", "convolution_strided", "depthwise_strided")},
     **softmax_stages(9, 45),
+    "softmax": softmax(9, 60),
+    "layer_norm": layer_norm(7, 37),
     "gelu": gelu(61),
     "gelu_tanh": gelu_tanh(61),
     "matmul_large": matmul(37, 70, 64),
