@@ -55,7 +55,7 @@ def test_names_of_many_parameters_are_no_names_of_values() -> None:
     total = loads[0]
     for load in loads[1:]:
         total = apply("add", total, load)
-    workload = mapped(total, (9,), tuple(operand(f"x{i}", 9) for i in range(20)))
+    workload = mapped(total, (1000,), tuple(operand(f"x{i}", 1000) for i in range(20)))
     operands = random_operands(workload)
     got = run_native(workload, default_schedule(workload, native_target(), 1), operands)
     assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
