@@ -10,7 +10,7 @@ from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
-from compiler.codegen.math import FUNCTIONS
+from compiler.codegen.math import FUNCTIONS, RANGED
 from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.memory import Memory
 from compiler.codegen.types import (
@@ -24,6 +24,7 @@ from compiler.codegen.types import (
 )
 from compiler.dtype import DType
 from compiler.errors import CompileError
+from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
 from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
 from compiler.target import Target
@@ -124,6 +125,12 @@ class Values:
                     return self._operation("add", [self._operation("mul", parts[:2]), parts[2]])
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
+        if op in RANGED:
+            argument = self.value(args[0])
+            if argument.dtype is DType.F32:
+                ops = Lanes(self._out, argument.lanes, has_fma=self._has_fma)
+                return ops.wrapped(RANGED[op](ops, argument.text, interval(args[0], {})))
+            return self._operation(op, [argument])
         return self._operation(op, [self.value(a) for a in args])
 
     def _operation(self, op: str, parts: list[Value]) -> Value:
@@ -143,6 +150,8 @@ class Values:
             return Value(
                 self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes
             )
+        if dtype.is_float and op in ("max", "min"):
+            return self._extremum(op, parts)
         if dtype.is_float and float_intrinsic(op) is not None:
             return self._intrinsic(float_intrinsic(op) or op, parts)
         if dtype is DType.F32 and op in FUNCTIONS:
@@ -154,6 +163,18 @@ class Values:
             return self._operation("max", [parts[0], self._operation("neg", parts)])
         msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
         raise CompileError(msg)
+
+    def _extremum(self, op: str, parts: list[Value]) -> Value:
+        """Max or min that keeps a NaN of either side; the sign of a zero may be either one's."""
+        x, y = parts
+        kind, bits = x.llvm_type, f"<{x.lanes} x i1>" if x.lanes else "i1"
+        test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {x.text}, {y.text}")
+        pick = self._out.value(
+            f"select {bits} {test}, {kind} {x.text}, {kind} {y.text}"
+        )  # y where either is NaN
+        broken = self._out.value(f"fcmp uno {kind} {x.text}, {x.text}")
+        text = f"select {bits} {broken}, {kind} {x.text}, {kind} {pick}"
+        return Value(self._out.value(text), x.dtype, x.lanes)
 
     def _clamp(self, op: str, args: tuple[Expr, ...]) -> Value:
         """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""
