@@ -27,10 +27,8 @@ from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
 from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar_type import neutral
 from compiler.target import Target
-
-NEUTRAL = {reducer.op: reducer.neutral for reducer in REDUCERS.values()}
-"""What changes nothing, by operation of a reducer."""
 
 
 class Values:
@@ -334,10 +332,14 @@ class Values:
         lanes, active = self.indices.lanes, self.indices.active
         value = self.broadcast(value, lanes)
         if active < lanes:
-            neutral = self._literal(NEUTRAL[op], value.dtype)
-            value = self._select_lanes(active, value, self.broadcast(neutral, lanes))
+            value = self._select_lanes(active, value, self.broadcast(self._neutral(op, value.dtype), lanes))
         total = self._operation(op, [self._load(place), horizontal(self._out, self._operation, op, value)])
         self.store(place, total)
+
+    def _neutral(self, op: str, dtype: DType) -> Value:
+        """What changes nothing under the operation of a reducer."""
+        reducer = next(name for name, known in REDUCERS.items() if known.op == op)
+        return self.value(neutral(reducer, dtype))
 
     def _select_lanes(self, count: int, first: Value, rest: Value) -> Value:
         """The first `count` lanes of one vector and the others of another."""

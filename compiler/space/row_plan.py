@@ -101,7 +101,8 @@ class RowPlan:
         elif not outer:
             outer = [a.name for a in self.last.axes]
         made, ordered, kinds = self._inner_loops(self.last, columns, inner, choices)
-        steps = [*split, *made, Reorder(name, (*outer, *ordered))]
+        units = [a.name for a in self.last.axes if a.size == 1 and a.name not in outer]
+        steps = [*split, *made, Reorder(name, (*outer, *units, *ordered))]
         loop = outer[0]
         for following in outer[1 : choices.parallel]:
             steps.append(Fuse(name, loop, following))

@@ -95,9 +95,8 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
     vector = plan.axes.vector
     vectors = -(-vector.size // plan.lanes) if vector is not None else 1
     if plan.axes.along_rows:
-        block, accumulators = (
-            (vectors, 2) if vectors <= IN_REGISTERS // 2 else (_stream(plan, vectors, threads), 8)
-        )
+        block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
+        accumulators = 8 if block > IN_REGISTERS else 2
     else:
         block, accumulators = (4, min(2, vectors)) if vectors <= 512 else (1, 8)
     parallel, total = 0, 1
