@@ -30,6 +30,8 @@ _SHORT_FLOATS: Mapping[DType, str] = {DType.F16: "H", DType.BF16: "R"}
 _FLOAT_BINARY: Mapping[str, str] = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INT_BINARY: Mapping[str, str] = {"add": "add", "sub": "sub", "mul": "mul"}
 _FLOAT_INTRINSICS: Mapping[str, str] = {
+    "max": "maximum",
+    "min": "minimum",
     "abs": "fabs",
     "sqrt": "sqrt",
     "floor": "floor",

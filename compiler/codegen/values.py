@@ -148,8 +148,6 @@ class Values:
             return Value(
                 self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes
             )
-        if dtype.is_float and op in ("max", "min"):
-            return self._extremum(op, parts)
         if dtype.is_float and float_intrinsic(op) is not None:
             return self._intrinsic(float_intrinsic(op) or op, parts)
         if dtype is DType.F32 and op in FUNCTIONS:
@@ -161,18 +159,6 @@ class Values:
             return self._operation("max", [parts[0], self._operation("neg", parts)])
         msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
         raise CompileError(msg)
-
-    def _extremum(self, op: str, parts: list[Value]) -> Value:
-        """Max or min that keeps a NaN of either side; the sign of a zero may be either one's."""
-        x, y = parts
-        kind, bits = x.llvm_type, f"<{x.lanes} x i1>" if x.lanes else "i1"
-        test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {x.text}, {y.text}")
-        pick = self._out.value(
-            f"select {bits} {test}, {kind} {x.text}, {kind} {y.text}"
-        )  # y where either is NaN
-        broken = self._out.value(f"fcmp uno {kind} {x.text}, {x.text}")
-        text = f"select {bits} {broken}, {kind} {x.text}, {kind} {pick}"
-        return Value(self._out.value(text), x.dtype, x.lanes)
 
     def _clamp(self, op: str, args: tuple[Expr, ...]) -> Value:
         """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""

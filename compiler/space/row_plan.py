@@ -130,7 +130,7 @@ class RowPlan:
             at: list[Step] = [ComputeAt(stage.name, self.last.name, loop)]
             columns = [a.name for a in stage.axes if a.name not in self._names(self.axes.rows) and a.size > 1]
             split, ordered, kinds = self._inner_loops(stage, columns, self._blocked(stage), choices)
-            return [*at, *split, Reorder(stage.name, tuple(ordered)), *kinds]
+            return [*at, *split, self._order(stage, ordered), *kinds]
         if self.axes.along_rows:
             return self._accumulate_rows(stage, choices, loop)
         return self._accumulate_columns(stage, choices, loop)
@@ -148,7 +148,7 @@ class RowPlan:
             RFactor(name, lane),
             ComputeAt(name, self.last.name, loop),
             ComputeAt(partial, self.last.name, loop),
-            Reorder(partial, (*others, f"{vector.name}.o", *block, lane)),
+            self._order(stage, (*others, f"{vector.name}.o", *block, lane), partial),
             *_bind(partial, block, lane),
             *_bind(name, block, lane),
         ]
@@ -170,7 +170,7 @@ class RowPlan:
         streams = choices.block > IN_REGISTERS
         kinds = _bind(name, [] if streams else lanes[:1], lanes[1])
         if count == 1:
-            return [*own, Reorder(name, (*reduced, *lanes)), *kinds]
+            return [*own, self._order(stage, (*reduced, *lanes)), *kinds]
         outer, turn = f"{reduced[-1]}.o", f"{reduced[-1]}.i"
         factored = outer if streams else turn
         partial = f"{name}.{factored}"
@@ -178,19 +178,19 @@ class RowPlan:
         if not streams:
             return [
                 *head,
-                Reorder(name, (turn, *lanes)),
+                self._order(stage, (turn, *lanes)),
                 *_bind(name, [turn, lanes[0]], lanes[1]),
                 ComputeAt(partial, self.last.name, loop),
                 Split(partial, row.name, self._row_vector(choices)),
-                Reorder(partial, (*reduced[:-1], outer, turn, *lanes)),
+                self._order(stage, (*reduced[:-1], outer, turn, *lanes), partial),
                 *_bind(partial, [turn, lanes[0]], lanes[1]),
             ]
         return [
             *head,
-            Reorder(name, (outer, *lanes)),
+            self._order(stage, (outer, *lanes)),
             ComputeAt(partial, name, lanes[0]),
             *kinds,
-            Reorder(partial, (*reduced[:-1], turn, row.name)),
+            self._order(stage, (*reduced[:-1], turn, row.name), partial),
             *_bind(partial, [turn], row.name),
         ]
 
@@ -217,6 +217,12 @@ class RowPlan:
         return split, [*others, f"{place}.o", *block, f"{place}.i"], _bind(name, block, f"{place}.i")
 
     # --- what the stages have
+
+    @staticmethod
+    def _order(stage: Stage, loops: Sequence[str], name: str | None = None) -> Step:
+        """Loops in this order, axes of extent 1 in front; `name`: of the stage that was factored out of `stage`."""
+        units = [a.name for a in stage.axes if a.size == 1 and a.name not in loops]
+        return Reorder(name or stage.name, (*units, *loops))
 
     def _wide(self, size: int, vectors: int) -> int:
         """Lanes of a vector as long as several of the target's: their operations take turns while each waits."""
