@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from compiler.codegen.math_lanes import Lane, Lanes
+from compiler.graph.scalar_rules import UNKNOWN, Interval
 
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 """ln 2 in two parts; the first has so few bits that its product with an exponent is exact."""
@@ -18,7 +19,13 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _TO_NEAREST = 1.5 * 2.0**23
 """Added to a small number it rounds to whole; the whole number is then in the low bits."""
 
-_EXP = (0.5, 0.16666666, 0.041666463, 0.008333572, 0.0013935115, 0.00019738878)
+_EXPONENT_ZERO = 127
+"""The exponent's bits in a float between 1 and 2."""
+
+_EXP_ZERO, _EXP_INFINITE, _EXP_NORMAL = 104.0, 89.0, 87.0
+"""e^x is 0 below minus the first, infinite above the second; from minus the third to the third 2^n is normal."""
+
+_EXP = (0.49999994, 0.16666521, 0.041668255, 0.008368679, 0.0013821954)
 """(exp(r) - 1 - r) / r² for |r| <= ln(2) / 2."""
 
 _LOG = (
@@ -36,38 +43,53 @@ _ERF_FAR = (1.1286485, 0.6351512, 0.10623704, -0.023762183, 0.0036425057, -0.000
 """-log(1 - erf(x)) / x for 0.92 <= x <= 4."""
 
 
-def exp(ops: Lanes, x: Lane) -> Lane:
+def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN) -> Lane:
     """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98."""
-    return _exp_between(ops, ops.at_most(ops.at_least(x, -104.0), 89.0))
+    low, high = interval
+    bounded = x if low >= -_EXP_ZERO else ops.at_least(x, -_EXP_ZERO)
+    bounded = bounded if high <= _EXP_INFINITE else ops.at_most(bounded, _EXP_INFINITE)
+    if low >= -_EXP_NORMAL and high <= _EXP_NORMAL:
+        return _exp_small(ops, bounded)
+    return _exp_below(ops, bounded) if high <= 0 else _exp_between(ops, bounded)
 
 
 def _exp_between(ops: Lanes, x: Lane) -> Lane:
-    """e^x for -104 <= x <= 89 or NaN: 2^n e^r, the power of two in two halves that both are normal numbers."""
-    value, n = _exp_parts(ops, x)
-    half = ops.integer("ashr", n, 1)
-    scaled = ops.mul(value, _power_of_two(ops, half))
-    return ops.mul(scaled, _power_of_two(ops, ops.integer("sub", n, half)))
+    """e^x for -104 <= x <= 89 or NaN: 2^n in two halves that both are normal numbers."""
+    tail, shifted = _exp_parts(ops, x, 2 * _EXPONENT_ZERO)
+    half = ops.integer("shl", ops.integer("ashr", shifted, 1), 23)
+    rest = ops.integer("sub", ops.integer("shl", shifted, 23), half)
+    return ops.mul(_times_one_more(ops, tail, ops.from_bits(rest)), ops.from_bits(half))
+
+
+def _exp_below(ops: Lanes, x: Lane) -> Lane:
+    """e^x for -104 <= x <= 0 or NaN: 2^64 times the result is a normal number."""
+    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO + 64)
+    scale = ops.from_bits(ops.integer("shl", shifted, 23))
+    return ops.mul(_times_one_more(ops, tail, scale), ops.const(2.0**-64))
 
 
 def _exp_small(ops: Lanes, x: Lane) -> Lane:
-    """e^x for -87 <= x <= 88 or NaN, where 2^n is a normal number."""
-    value, n = _exp_parts(ops, x)
-    return ops.mul(value, _power_of_two(ops, n))
+    """e^x for -87 <= x <= 87 or NaN, where 2^n is a normal number."""
+    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO)
+    return _times_one_more(ops, tail, ops.from_bits(ops.integer("shl", shifted, 23)))
 
 
-def _exp_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane]:
-    """e^r and the integer n, where x = n ln 2 + r and |r| <= ln(2) / 2."""
-    shifted = ops.fma(x, ops.const(1 / math.log(2)), ops.const(_TO_NEAREST))
-    n = ops.sub(shifted, ops.const(_TO_NEAREST))
+def _times_one_more(ops: Lanes, tail: Lane, scale: Lane) -> Lane:
+    """(1 + tail) * scale, for a scale that is a power of two; NaN where the tail is."""
+    return ops.fma(tail, scale, scale)
+
+
+def _exp_parts(ops: Lanes, x: Lane, bias: int) -> tuple[Lane, Lane]:
+    """e^r - 1 and an integer with n + bias in its low 9 bits, where x = n ln 2 + r and |r| <= ln(2) / 2.
+
+    The low bits moved to the place of the exponent are the number 2^(n + bias - 127), with no arithmetic on integers.
+    """
+    to_nearest = ops.const(_TO_NEAREST + bias)
+    shifted = ops.fma(x, ops.const(1 / math.log(2)), to_nearest)
+    n = ops.sub(shifted, to_nearest)
     r = ops.fma(n, ops.const(-_LN2_HIGH), x)
     r = ops.fma(n, ops.const(-_LN2_LOW), r)
-    tail = ops.fma(ops.polynomial(r, _EXP), ops.mul(r, r), r)
-    bits = ops.integer("sub", ops.bits(shifted), ops.bits(ops.const(_TO_NEAREST)))
-    return ops.add(tail, ops.const(1.0)), bits
-
-
-def _power_of_two(ops: Lanes, n: Lane) -> Lane:
-    return ops.from_bits(ops.integer("shl", ops.integer("add", n, 127), 23))
+    return ops.fma(ops.polynomial(r, _EXP), ops.mul(r, r), r), ops.bits(shifted)
 
 
 def log(ops: Lanes, x: Lane) -> Lane:
@@ -175,3 +197,6 @@ FUNCTIONS: Mapping[str, Callable[..., Lane]] = {
     "where_greater": where_greater,
 }
 """By operation of `compiler.scalar.OPS`; each takes the emitter and a float per argument."""
+
+RANGED: Mapping[str, Callable[[Lanes, Lane, Interval], Lane]] = {"exp": exp}
+"""Those that have shorter forms for arguments in a known interval."""

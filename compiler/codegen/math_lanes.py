@@ -93,11 +93,14 @@ class Lanes:
         return self.select(self.compare("ogt", x, self.const(limit)), self.const(limit), x)
 
     def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
-        """c0 + c1 x + c2 x² ... by Horner's rule."""
-        result = self.const(coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            result = self.fma(result, x, self.const(coefficient))
-        return result
+        """c0 + c1 x + c2 x² ... by Estrin's scheme: pairs, pairs of pairs ..., so that few operations wait."""
+        terms, power = [self.const(c) for c in coefficients], x
+        while len(terms) > 1:
+            pairs = [self.fma(high, power, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
+            terms = [*pairs, *terms[len(pairs) * 2 :]]
+            if len(terms) > 1:
+                power = self.mul(power, power)
+        return terms[0]
 
     # --- bits
 

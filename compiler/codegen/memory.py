@@ -187,7 +187,7 @@ class Memory:
             self._out.write_slot(slot, value.llvm_type, _slot_align(buffer, value.lanes), value.text)
             return
         pointer, align = self._pointer(buffer, linear), buffer.dtype.size_bytes
-        if not value.lanes or self._indices.active == value.lanes:
+        if not value.lanes or self._indices.active == value.lanes or _own_block(buffer, linear, value.lanes):
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
             return
         if not self._masked_stores or buffer.dtype.size_bytes < self._masked_bytes:
@@ -204,7 +204,8 @@ class Memory:
         pointer = self._pointer(buffer, linear)
         kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
         # A packed constant is padded to whole vectors: its edge needs no mask.
-        if not lanes or self._indices.active == lanes or buffer.packing is not None:
+        whole = buffer.packing is not None or _own_block(buffer, linear, lanes)
+        if not lanes or self._indices.active == lanes or whole:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
         if buffer.dtype.size_bytes < self._masked_bytes:
             return load_first(self._out, pointer, buffer.dtype, lanes, self._indices.active)
@@ -236,6 +237,16 @@ class Memory:
     def _lane_mask(self, active: int) -> str:
         lanes = self._indices.lanes
         return f"<{', '.join('i1 true' if lane < active else 'i1 false' for lane in range(lanes))}>"
+
+
+def _own_block(buffer: Buffer, linear: Linear, lanes: int) -> bool:
+    """Whether a vector of a local buffer is an aligned block of its innermost dimension.
+
+    One stage writes a buffer, so the lanes that are not active belong to nothing there: they need no mask.
+    """
+    if buffer.scope != "local" or not lanes or buffer.shape[-1] % lanes:
+        return False
+    return linear.const % lanes == 0 and all(factor % lanes == 0 for _, factor in linear.terms)
 
 
 def _slot_align(buffer: Buffer, lanes: int) -> int:

@@ -26,7 +26,7 @@ from compiler.loop.ir import (
     Store,
     walk_statements,
 )
-from compiler.scalar import Apply, Load
+from compiler.scalar import Apply, Load, loads
 from compiler.target import Target
 
 BODY_LIMIT = 60_000
@@ -162,8 +162,30 @@ class _Phase:
             msg = f"vector loop {stmt.var} has an extent that is only known at run time"
             raise CompileError(msg)
         if active:
-            with self._values.indices.vector(stmt.var, stmt.extent.limit, active):
+            with self._values.indices.vector(stmt.var, self._lanes(stmt, active), active):
                 self._statement(stmt.body)
+
+    def _lanes(self, stmt: For, active: int) -> int:
+        """The loop's vector length, or the next that holds its active lanes; vectors in registers keep theirs."""
+        lanes = stmt.extent.limit
+        if active > lanes // 2 or self._in_registers(stmt):
+            return lanes
+        while lanes // 2 >= max(2, active):
+            lanes //= 2
+        return lanes
+
+    def _in_registers(self, stmt: For) -> bool:
+        accesses = [
+            access
+            for inner in walk_statements(stmt.body)
+            if isinstance(inner, Store)
+            for access in (Load(inner.buffer, inner.indices), *loads(inner.value))
+        ]
+        buffers = self._nest.by_name
+        return any(
+            buffers[a.buffer].scope == "register" and any(stmt.var in i.names() for i in a.indices)
+            for a in accesses
+        )
 
     def _if(self, stmt: If, side: Emit) -> None:
         out, indices = self._out, self._values.indices

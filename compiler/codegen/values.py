@@ -10,7 +10,7 @@ from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
-from compiler.codegen.math import FUNCTIONS
+from compiler.codegen.math import FUNCTIONS, RANGED
 from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.memory import Memory
 from compiler.codegen.types import (
@@ -24,12 +24,11 @@ from compiler.codegen.types import (
 )
 from compiler.dtype import DType
 from compiler.errors import CompileError
+from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
 from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar_type import neutral
 from compiler.target import Target
-
-NEUTRAL = {reducer.op: reducer.neutral for reducer in REDUCERS.values()}
-"""What changes nothing, by operation of a reducer."""
 
 
 class Values:
@@ -124,6 +123,12 @@ class Values:
                     return self._operation("add", [self._operation("mul", parts[:2]), parts[2]])
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
+        if op in RANGED:
+            argument = self.value(args[0])
+            if argument.dtype is DType.F32:
+                ops = Lanes(self._out, argument.lanes, has_fma=self._has_fma)
+                return ops.wrapped(RANGED[op](ops, argument.text, interval(args[0], {})))
+            return self._operation(op, [argument])
         return self._operation(op, [self.value(a) for a in args])
 
     def _operation(self, op: str, parts: list[Value]) -> Value:
@@ -313,10 +318,14 @@ class Values:
         lanes, active = self.indices.lanes, self.indices.active
         value = self.broadcast(value, lanes)
         if active < lanes:
-            neutral = self._literal(NEUTRAL[op], value.dtype)
-            value = self._select_lanes(active, value, self.broadcast(neutral, lanes))
+            value = self._select_lanes(active, value, self.broadcast(self._neutral(op, value.dtype), lanes))
         total = self._operation(op, [self._load(place), horizontal(self._out, self._operation, op, value)])
         self.store(place, total)
+
+    def _neutral(self, op: str, dtype: DType) -> Value:
+        """What changes nothing under the operation of a reducer."""
+        reducer = next(name for name, known in REDUCERS.items() if known.op == op)
+        return self.value(neutral(reducer, dtype))
 
     def _select_lanes(self, count: int, first: Value, rest: Value) -> Value:
         """The first `count` lanes of one vector and the others of another."""

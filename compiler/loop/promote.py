@@ -4,7 +4,8 @@
     for i in 0..4 unrolled: for j in 0..8 vector: t[i, j]    →  the same accesses
 
 A place is constant when only unrolled loops and the lanes of a vector move it. Accesses that overlap must agree in
-their vectors: a register cannot be written as a vector and read element by element. The rest stays in memory.
+their vectors: a register cannot be written as a vector and read element by element. The rest stays in memory, its
+innermost dimension padded to whole vectors.
 """
 
 from __future__ import annotations
@@ -28,21 +29,33 @@ def promote(nest: LoopNest) -> LoopNest:
     if not local:
         return nest
     slots: dict[str, set[_Slot] | None] = {name: set() for name in local}
+    widest = dict.fromkeys(local, 1)
     for name, indices, around in _accesses(nest.body, _Around({}, {})):
-        known = slots.get(name)
+        if name not in local:
+            continue
+        widest[name] = max(widest[name], around.lanes(indices))
+        known = slots[name]
         if known is not None:
             found = around.slots(local[name].flat(indices))
             slots[name] = None if found is None else known | found
     kept = {name for name, found in slots.items() if found is not None and _disjoint(found)}
-    if not kept:
-        return nest
-    buffers = tuple(replace(b, scope="register") if b.name in kept else b for b in nest.buffers)
-    return replace(nest, buffers=buffers)
+    buffers = []
+    for buffer in nest.buffers:
+        if buffer.name in kept:
+            buffers.append(replace(buffer, scope="register"))
+        else:
+            buffers.append(_padded(buffer, widest[buffer.name]) if buffer.name in local else buffer)
+    return replace(nest, buffers=tuple(buffers))
 
 
 def local_bytes(nest: LoopNest) -> int:
     """Memory of its own that each thread needs."""
     return sum(_bytes(b) for b in nest.buffers if b.scope == "local")
+
+
+def _padded(buffer: Buffer, lanes: int) -> Buffer:
+    last = -(-buffer.shape[-1] // lanes) * lanes
+    return buffer if last == buffer.shape[-1] else replace(buffer, shape=(*buffer.shape[:-1], last))
 
 
 def _bytes(buffer: Buffer) -> int:
@@ -58,6 +71,12 @@ class _Around:
 
     loops: Mapping[str, For]
     lets: Mapping[str, Index]
+
+    def lanes(self, indices: tuple[Index, ...]) -> int:
+        """Length of the vector loop that an access moves with; 1 where there is none."""
+        names = {name for index in indices for name in index.substitute(self.lets).names()}
+        found = [self.loops[n] for n in names if n in self.loops and self.loops[n].kind is LoopKind.VECTOR]
+        return max((loop.extent.limit for loop in found), default=1)
 
     def slots(self, place: Index) -> set[_Slot] | None:
         """All slots that an access touches; None where it moves with a loop that runs."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.scalar import REDUCERS, Bound, Const, Expr, Guard, Load, substitute
+from compiler.scalar import Bound, Expr, Guard, Load, substitute
+from compiler.scalar_type import neutral
 from compiler.schedule.state import ScheduledStage, State, plain_stage
 from compiler.schedule.steps import RFactor
 from compiler.symbol import axis
@@ -65,7 +66,7 @@ def _body(stage: ScheduledStage) -> Expr:
     body = substitute(old.body, stage.bindings)
     if not bounds:
         return body
-    return Guard(bounds, body, Const(REDUCERS[old.reducer or "sum"].neutral, old.dtype))
+    return Guard(bounds, body, neutral(old.reducer or "sum", old.dtype))
 
 
 def _check(state: State, stage: ScheduledStage, step: RFactor) -> None:

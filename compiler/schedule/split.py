@@ -27,9 +27,10 @@ def split(state: State, step: Split) -> State:
         raise ScheduleError(msg)
     factor = step.factor
     outer, inner = f"{loop.name}.o", f"{loop.name}.i"
-    trips = -(-loop.extent.limit // factor)
     whole = Index.of(loop.extent.limit) if loop.extent.bound is None else loop.extent.bound
-    ragged = loop.extent.bound is not None or loop.extent.limit % factor != 0
+    limit = loop.extent.limit if whole.constant is None else min(loop.extent.limit, whole.constant)
+    trips = -(-limit // factor)
+    ragged = whole.constant is None or limit % factor != 0
     inner_extent = extent(factor, whole - Index.of(outer) * factor) if ragged else Extent(factor)
     if any(part.of == loop.name for part in stage.lets):
         msg = f"cannot split {step.loop}: it is fused; split its parts before fusing"

@@ -12,6 +12,9 @@ from compiler.space.row_structure import RowAxes, contiguous_axis
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage, Workload, stage_loads
 
+IN_REGISTERS = 8
+"""Largest block of vectors of rows whose partial results are kept in registers; those of larger ones are local."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowChoices:
@@ -19,8 +22,8 @@ class RowChoices:
 
     Attributes:
         block: rows at a time; vectors of rows where neighbouring rows fill the lanes.
-        accumulators: partial results (vectors of them, where columns fill the lanes) of one reduction and row.
-        unroll: vectors that a map computes per iteration.
+        accumulators: partial results of one reduction and row; vectors of them where columns fill the lanes.
+        unroll: vectors of the target that one long vector of a map stands for.
         keep: whether maps with several readers are stored; they are repeated otherwise.
         parallel: how many loops over rows are shared out together.
     """
@@ -60,9 +63,14 @@ class RowPlan:
         sizes = [-(-a.size // self.lanes) if a == self._lane_row else a.size for a in self._ordered_rows]
         return tuple(sizes) or (1,)
 
+    def divides(self, choices: RowChoices) -> bool:
+        """Whether blocks that are streamed, whose loops are not unrolled, are all of one length."""
+        row = self._lane_row
+        return row is None or choices.block <= IN_REGISTERS or row.size % self._block_size(choices) == 0
+
     def local_elements(self, choices: RowChoices) -> int:
         """Elements of the maps that are kept for one block of rows."""
-        rows = choices.block * (self.lanes if self.axes.along_rows else 1)
+        rows = self._block_size(choices)
         return sum(
             rows * _padded(s, self._names(self.axes.rows), 8 * self.lanes)
             for s in self.shared
@@ -93,7 +101,8 @@ class RowPlan:
         elif not outer:
             outer = [a.name for a in self.last.axes]
         made, ordered, kinds = self._inner_loops(self.last, columns, inner, choices)
-        steps = [*split, *made, Reorder(name, (*outer, *ordered))]
+        units = [a.name for a in self.last.axes if a.size == 1 and a.name not in outer]
+        steps = [*split, *made, Reorder(name, (*outer, *units, *ordered))]
         loop = outer[0]
         for following in outer[1 : choices.parallel]:
             steps.append(Fuse(name, loop, following))
@@ -105,7 +114,7 @@ class RowPlan:
         """Splits, loops over blocks, loops inside a block."""
         names = [a.name for a in self._ordered_rows]
         blocked = self._lane_row or (self._ordered_rows[-1] if self._ordered_rows else None)
-        size = choices.block * (self.lanes if self.axes.along_rows else 1)
+        size = self._block_size(choices)
         if blocked is None or size == 1:
             return [], names, []
         return (
@@ -121,73 +130,68 @@ class RowPlan:
             at: list[Step] = [ComputeAt(stage.name, self.last.name, loop)]
             columns = [a.name for a in stage.axes if a.name not in self._names(self.axes.rows) and a.size > 1]
             split, ordered, kinds = self._inner_loops(stage, columns, self._blocked(stage), choices)
-            return [*at, *split, Reorder(stage.name, tuple(ordered)), *kinds]
+            return [*at, *split, self._order(stage, ordered), *kinds]
         if self.axes.along_rows:
             return self._accumulate_rows(stage, choices, loop)
         return self._accumulate_columns(stage, choices, loop)
 
     def _accumulate_columns(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
-        """Partial results in the lanes of several vectors, then in those of one, then combined."""
+        """Partial results in the lanes of a long vector, combined at the end of each row."""
         vector = next((a for a in stage.reduce_axes if a == self.axes.vector), None)
         if vector is None or self.lanes == 1:
             return [ComputeAt(stage.name, self.last.name, loop)]
-        name, v = stage.name, vector.name
-        count = min(choices.accumulators, -(-vector.size // self.lanes))
-        block = self._blocked(stage)
-        others = [a.name for a in stage.reduce_axes if a != vector]
-        first, second = f"{name}.{v}.i", f"{name}.{v}.i.i"
-        factors: list[Step] = [Split(name, v, self.lanes * count), RFactor(name, f"{v}.i")]
-        lane = f"{v}.i"
-        made = [first]
-        if count > 1:
-            factors += [Split(name, lane, self.lanes), RFactor(name, f"{lane}.i")]
-            made.append(second)
-        attach = [ComputeAt(s, self.last.name, loop) for s in (name, *reversed(made))]
-        if count > 1:
-            lanes = [f"{lane}.o", f"{lane}.i"]
-            inner: list[Step] = [
-                Split(first, lane, self.lanes),
-                Reorder(first, (*others, f"{v}.o", *block, *lanes)),
-                *_bind(first, [*block, lanes[0]], lanes[1]),
-                Reorder(second, (*block, *lanes)),
-                *_bind(second, [*block, lanes[0]], lanes[1]),
-                *_bind(name, block, lanes[1]),
-            ]
-        else:
-            inner = [
-                Reorder(first, (*others, f"{v}.o", *block, lane)),
-                *_bind(first, block, lane),
-                *_bind(name, block, lane),
-            ]
-        return [*factors, *attach, *inner]
+        name, lane = stage.name, f"{vector.name}.i"
+        block, others = self._blocked(stage), [a.name for a in stage.reduce_axes if a != vector]
+        partial = f"{name}.{lane}"
+        return [
+            Split(name, vector.name, self._wide(vector.size, choices.accumulators)),
+            RFactor(name, lane),
+            ComputeAt(name, self.last.name, loop),
+            ComputeAt(partial, self.last.name, loop),
+            self._order(stage, (*others, f"{vector.name}.o", *block, lane), partial),
+            *_bind(partial, block, lane),
+            *_bind(name, block, lane),
+        ]
 
     def _accumulate_rows(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
-        """A vector of rows per accumulator; several accumulators a row take turns along the last reduction axis."""
+        """A vector of rows per partial result: in registers, or many in the cache so that memory is read in its order.
+
+        In the second form the sum of a few elements is made in a register before it is added to what is in the cache.
+        """
         name, row = stage.name, self._lane_row
         assert row is not None
         reduced = [a.name for a in stage.reduce_axes]
         count = min(choices.accumulators, stage.reduce_axes[-1].size)
         lanes = [f"{row.name}.o", f"{row.name}.i"]
-        if count == 1:
-            return [
-                ComputeAt(name, self.last.name, loop),
-                Split(name, row.name, self.lanes),
-                Reorder(name, (*reduced, *lanes)),
-                *_bind(name, lanes[:1], lanes[1]),
-            ]
-        turn = f"{reduced[-1]}.i"
-        partial = f"{name}.{turn}"
-        return [
-            Split(name, reduced[-1], count),
-            RFactor(name, turn),
+        own: list[Step] = [
             ComputeAt(name, self.last.name, loop),
-            ComputeAt(partial, self.last.name, loop),
-            Split(partial, row.name, self.lanes),
-            Reorder(partial, (*reduced[:-1], f"{reduced[-1]}.o", turn, *lanes)),
-            *_bind(partial, [turn, lanes[0]], lanes[1]),
-            Split(name, row.name, self.lanes),
-            Reorder(name, (turn, *lanes)),
-            *_bind(name, [turn, lanes[0]], lanes[1]),
+            Split(name, row.name, self._row_vector(choices)),
+        ]
+        streams = choices.block > IN_REGISTERS
+        kinds = _bind(name, [] if streams else lanes[:1], lanes[1])
+        if count == 1:
+            return [*own, self._order(stage, (*reduced, *lanes)), *kinds]
+        outer, turn = f"{reduced[-1]}.o", f"{reduced[-1]}.i"
+        factored = outer if streams else turn
+        partial = f"{name}.{factored}"
+        head: list[Step] = [Split(name, reduced[-1], count), RFactor(name, factored), *own]
+        if not streams:
+            return [
+                *head,
+                self._order(stage, (turn, *lanes)),
+                *_bind(name, [turn, lanes[0]], lanes[1]),
+                ComputeAt(partial, self.last.name, loop),
+                Split(partial, row.name, self._row_vector(choices)),
+                self._order(stage, (*reduced[:-1], outer, turn, *lanes), partial),
+                *_bind(partial, [turn, lanes[0]], lanes[1]),
+            ]
+        return [
+            *head,
+            self._order(stage, (outer, *lanes)),
+            ComputeAt(partial, name, lanes[0]),
+            *kinds,
+            self._order(stage, (*reduced[:-1], turn, row.name), partial),
+            *_bind(partial, [turn], row.name),
         ]
 
     def _inner_loops(
@@ -198,20 +202,44 @@ class RowPlan:
         if self._lane_row is not None:
             row = block[0] if block else self._lane_row.name
             lanes = [f"{row}.o", f"{row}.i"]
-            return [Split(name, row, self.lanes)], [*columns, *lanes], _bind(name, lanes[:1], lanes[1])
+            unrolled = [] if choices.block > IN_REGISTERS else lanes[:1]
+            return (
+                [Split(name, row, self._row_vector(choices))],
+                [*columns, *lanes],
+                _bind(name, unrolled, lanes[1]),
+            )
         along = contiguous_axis(stage, self.workload)
         place = next((c for c in columns if along is not None and c.split(".")[0] == along.name), None)
-        if place is None or self.lanes == 1:
+        if along is None or place is None or self.lanes == 1:
             return [], [*columns, *block], _bind(name, block, None)
-        lanes = [f"{place}.i.o", f"{place}.i.i"]
-        split: list[Step] = [
-            Split(name, place, self.lanes * choices.unroll),
-            Split(name, f"{place}.i", self.lanes),
-        ]
         others = [c for c in columns if c != place]
-        return split, [*others, f"{place}.o", *block, *lanes], _bind(name, [*block, lanes[0]], lanes[1])
+        split: list[Step] = [Split(name, place, self._wide(along.size, choices.unroll))]
+        return split, [*others, f"{place}.o", *block, f"{place}.i"], _bind(name, block, f"{place}.i")
 
     # --- what the stages have
+
+    @staticmethod
+    def _order(stage: Stage, loops: Sequence[str], name: str | None = None) -> Step:
+        """Loops in this order, axes of extent 1 in front; `name`: of the stage that was factored out of `stage`."""
+        units = [a.name for a in stage.axes if a.size == 1 and a.name not in loops]
+        return Reorder(name or stage.name, (*units, *loops))
+
+    def _wide(self, size: int, vectors: int) -> int:
+        """Lanes of a vector as long as several of the target's: their operations take turns while each waits."""
+        while vectors > 1 and self.lanes * vectors >= 2 * size:
+            vectors //= 2
+        return self.lanes * vectors
+
+    def _block_size(self, choices: RowChoices) -> int:
+        """Rows of one block; one that is streamed is never larger than the axis."""
+        row = self._lane_row
+        if row is None:
+            return choices.block
+        size = choices.block * self.lanes
+        return min(size, row.size) if choices.block > IN_REGISTERS else size
+
+    def _row_vector(self, choices: RowChoices) -> int:
+        return self.lanes * min(choices.block, choices.unroll)
 
     @property
     def _lane_row(self) -> Axis | None:

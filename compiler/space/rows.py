@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
-from compiler.space.row_plan import RowChoices, RowPlan
+from compiler.space.row_plan import IN_REGISTERS, RowChoices, RowPlan
 from compiler.space.row_structure import row_axes
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
 CHOICES = (1, 2, 4, 8)
+STREAMS = (32, 128)
 KEEP, REPEAT = "keep", "repeat"
 SHARES_PER_THREAD = 4
 SPARE_REGISTERS = 4
@@ -45,8 +46,13 @@ class Rows:
         def legal(values: dict[str, Value]) -> bool:
             choices = _choices(values)
             fits = plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
-            tile = choices.block * choices.accumulators
-            return fits and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
+            streams = plan.axes.along_rows and choices.block > IN_REGISTERS
+            tile = choices.unroll if streams else choices.block * choices.accumulators
+            return (
+                fits
+                and plan.divides(choices)
+                and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
+            )
 
         def build(values: dict[str, Value]) -> Schedule:
             if not legal(values):
@@ -66,7 +72,7 @@ class Rows:
 
 def _knobs(plan: RowPlan) -> tuple[Knob, ...]:
     knobs = [
-        Knob("block", CHOICES),
+        Knob("block", (*CHOICES, *STREAMS) if plan.axes.along_rows else CHOICES),
         Knob("accumulators", CHOICES),
         Knob("unroll", CHOICES[:3]),
         Knob("parallel", tuple(range(1, len(plan.outer_sizes) + 1))),
@@ -89,15 +95,35 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
     vector = plan.axes.vector
     vectors = -(-vector.size // plan.lanes) if vector is not None else 1
     if plan.axes.along_rows:
-        block, accumulators = min(4, vectors), 2
+        block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
+        accumulators = 8 if block > IN_REGISTERS else 2
     else:
-        block, accumulators = (4, 1) if vectors <= 2 else (2, 2) if vectors <= 8 else (1, 4)
+        block, accumulators = (4, min(2, vectors)) if vectors <= 512 else (1, 8)
     parallel, total = 0, 1
     for size in plan.outer_sizes:
         parallel, total = parallel + 1, total * size
         if total >= SHARES_PER_THREAD * threads:
             break
-    return {"block": block, "accumulators": accumulators, "unroll": 2, "parallel": parallel, "maps": KEEP}
+    return {
+        "block": block,
+        "accumulators": accumulators,
+        "unroll": 2 if plan.axes.along_rows else 4,
+        "parallel": parallel,
+        "maps": KEEP,
+    }
+
+
+def _stream(plan: RowPlan, vectors: int, threads: int) -> int:
+    """The largest block of vectors that leaves a share for every thread."""
+    others = 1
+    for size in plan.outer_sizes[:-1]:
+        others *= size
+    size = plan.axes.vector.size if plan.axes.vector is not None else 1
+    for block in reversed(STREAMS):
+        whole = block * plan.lanes >= size or size % (block * plan.lanes) == 0
+        if whole and others * -(-vectors // block) >= threads:
+            return block
+    return IN_REGISTERS // 2
 
 
 def _nearest(knob: Knob, wanted: Value) -> int:

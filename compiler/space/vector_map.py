@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
+from compiler.scalar import Apply, walk
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Fuse, Reorder, Split, Step
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.space.structure import TileAxes, crossing_axis, tile_axes
 from compiler.target import Target
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Stage, Workload
 
 UNROLLS = (1, 2, 4, 8)
+WIDTHS = (1, 2, 4)
+"""Vectors of the target that one long vector stands for: their operations take turns while each waits for the last."""
+LONG_CHAINS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow"})
+"""Operations that are long sequences of instructions, each of which waits for the one before."""
 PARALLEL_GRAINS_PER_THREAD = 4
 
 
@@ -26,7 +31,7 @@ class VectorMap:
         )
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: unroll (vectors), parallel (loops shared out together), columns (of a block to transpose)."""
+        """Knobs: unroll (vectors), parallel (loops shared together), width, or columns (of a block to transpose)."""
         stage = workload.stages[0]
         axes = tile_axes(workload, stage, target)
         across = crossing_axis(workload, stage, axes)
@@ -35,7 +40,11 @@ class VectorMap:
             Knob("parallel", tuple(range(1, len(_outer(axes, None)) + 1))),
         ]
         default = [0, _enough(axes, threads) - 1]
-        if across is not None:
+        if across is None:
+            widths = tuple(w for w in WIDTHS if w * axes.lanes < 2 * max(axes.lanes, axes.vector.size))
+            knobs.append(Knob("width", widths))
+            default.append(len(widths) - 1 if LONG_CHAINS & _operations(stage) else 0)
+        else:
             knobs.append(Knob("columns", (1, axes.lanes)))
             default.append(1)
 
@@ -48,6 +57,10 @@ class VectorMap:
 def _outer(axes: TileAxes, blocked: str | None) -> list[str]:
     names = [a.name for a in axes.others] + ([axes.row.name] if axes.row is not None else [])
     return [f"{n}.o" if n == blocked else n for n in names] + [f"{axes.vector.name}.o"]
+
+
+def _operations(stage: Stage) -> set[str]:
+    return {e.op for e in walk(stage.body) if isinstance(e, Apply)}
 
 
 def _enough(axes: TileAxes, threads: int) -> int:
@@ -64,13 +77,14 @@ def _enough(axes: TileAxes, threads: int) -> int:
 
 def _steps(stage: str, axes: TileAxes, across: str | None, values: dict[str, Value]) -> list[Step]:
     vector, columns = axes.vector.name, number(values, "columns")
+    lanes = axes.lanes * number(values, "width")
     blocked = across if columns > 1 else None
     outer = _outer(axes, blocked)
     inner = [f"{vector}.i.o", *([] if blocked is None else [f"{blocked}.i"]), f"{vector}.i.i"]
     steps: list[Step] = [] if blocked is None else [Split(stage, blocked, columns)]
     steps += [
-        Split(stage, vector, number(values, "unroll") * axes.lanes),
-        Split(stage, f"{vector}.i", axes.lanes),
+        Split(stage, vector, number(values, "unroll") * lanes),
+        Split(stage, f"{vector}.i", lanes),
         Reorder(stage, (*outer, *inner)),
     ]
     name = outer[0]

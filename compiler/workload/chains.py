@@ -2,10 +2,10 @@
 
     m[i] = max(j) x[i, j]  →  e[i, j] = exp(x[i, j] - m[i])  →  t[i] = sum(j) e[i, j]  →  y[i, j] = e[i, j] / t[i]
 
-A chain ends in one group; a value inside has no reader outside and is no output of the model. All its reductions have
-the same rows (the axes of their results) and read each element once (no contractions, no overlapping windows), every
-map has those rows among its axes, and what is read inside is read at the reader's own place. A schedule may compute a
-row at a time, or each stage as a phase of its own: joining is never a loss.
+A chain ends in one group, which is no mere copy; a value inside has no reader outside and is no output of the model.
+All its reductions have the same rows (the axes of their results) and read each element once (no contractions, no
+overlapping windows), every map has those rows among its axes, and what is read inside is read at the reader's own
+place. A schedule may compute a row at a time, or each stage as a phase of its own: joining is never a loss.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler.graph.ir import Compute, Graph
+from compiler.graph.ir import Compute, ComputeKind, Graph
 from compiler.index import Index
 from compiler.scalar import Expr, Load, loads, substitute
 from compiler.symbol import Axis
@@ -77,7 +77,7 @@ def _grown(
     """The longest chain that ends in a group, and its members' places."""
     own = [end]
     chain = Chain((groups[end],), (_own_names(groups[end]),))
-    grown = True
+    grown = groups[end].last.compute.kind is not ComputeKind.MOVEMENT
     while grown and len(own) < MOST_MEMBERS:
         grown = False
         for place in sorted(free - set(own), reverse=True):

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, rewrite
-from compiler.symbol import axis
+from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Stage, Workload
 
 
@@ -175,6 +175,45 @@ def layer_norm(rows: int, columns: int) -> Workload:
     )
 
 
+def instance_norm(batch: int, points: int, channels: int) -> Workload:
+    """Channels-last: neighbouring rows, not columns, are contiguous. The shifted values are read twice."""
+    batch_axis, point, channel = (axis(f"s{i}", n) for i, n in enumerate((batch, points, channels)))
+    both, every = at("s0", "s2"), at("s0", "s1", "s2")
+
+    def reduction(name: str, body: Expr, target: str) -> Stage:
+        return Stage(name, (batch_axis, channel), (point,), "sum", body, target, both)
+
+    def over(name: str, axes: tuple[Axis, ...], body: Expr, target: str) -> Stage:
+        return Stage(name, axes, (), None, body, target, at(*(a.name for a in axes)))
+
+    shifted = apply("sub", Load("x0", every), apply("mul", Load("t0", both), Const(1.0 / points)))
+    square = apply("mul", Load("t1", every), Load("t1", every))
+    deviation = apply("sqrt", apply("add", apply("mul", Load("t2", both), Const(1.0 / points)), Const(1e-5)))
+    return chain(
+        (operand("x0", batch, points, channels), operand("c0", channels, constant=True)),
+        reduction("sum", Load("x0", every), "t0"),
+        over("shifted", (batch_axis, point, channel), shifted, "t1"),
+        reduction("squares", square, "t2"),
+        over("deviation", (batch_axis, channel), deviation, "t3"),
+        over(
+            "scaled",
+            (batch_axis, point, channel),
+            apply("mul", apply("div", Load("t1", every), Load("t3", both)), Load("c0", at("s2"))),
+            "y0",
+        ),
+    )
+
+
+def centred(points: int) -> Workload:
+    """One row that is all there is: x minus its largest element."""
+    one, point = axis("s0", 1), axis("s1", points)
+    largest = Stage("largest", (one,), (point,), "max", Load("x0", at("s1")), "t0", at(0))
+    body = apply("sub", Load("x0", at("s1")), Load("t0", at(0)))
+    return chain(
+        (operand("x0", points),), largest, Stage("centred", (point,), (), None, body, "y0", at("s1"))
+    )
+
+
 KINDS: dict[str, Workload] = {
     "convolution": convolution(7, 12, 37, 3),
     "convolution_strided": convolution(5, 3, 20, 3, 2),
@@ -188,6 +227,10 @@ KINDS: dict[str, Workload] = {
     "max_pool": max_pool(11, 19),
     "mean": mean(49, 45),
     "row_sum": row_sum(11, 37),
+    "softmax": softmax(7, 45),
+    "layer_norm": layer_norm(5, 37),
+    "instance_norm": instance_norm(2, 9, 45),
+    "centred": centred(77),
     "add_relu": add_relu(7, 45),
     "transpose": transpose(10, 23),
 }

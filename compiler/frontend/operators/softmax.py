@@ -23,8 +23,9 @@ def _parts(call: OperatorCall) -> Parts:
     return along(call, call.value(0), range(axis, rank))
 
 
-def _distance(parts: Parts, largest: str) -> Expr:
-    return apply("sub", parts.element(), parts.of(largest))
+def _below(x: Expr, largest: Expr) -> Expr:
+    """X - largest, with the upper bound said: shorter code for its exponential than for any number's."""
+    return apply("min", apply("sub", x, largest), Const(0.0))
 
 
 def _softmax(call: OperatorCall) -> None:
@@ -33,7 +34,7 @@ def _softmax(call: OperatorCall) -> None:
     largest = parts.total("max", parts.element(), "max")
     axes = output_axes(call.shape(0))
     x, top = (broadcast_load(call, v, axes) for v in (parts.value, largest))
-    power = call.intermediate(Compute(axes, (), None, apply("exp", apply("sub", x, top))), "power")
+    power = call.intermediate(Compute(axes, (), None, apply("exp", _below(x, top))), "power")
     raised = replace(parts, value=power)
     weight = raised.total("sum", raised.element(), "weight", lambda total: apply("div", Const(1.0), total))
     e, scale = (broadcast_load(call, v, axes) for v in (power, weight))
@@ -44,7 +45,10 @@ def _log_softmax(call: OperatorCall) -> None:
     parts = _parts(call)
     largest = parts.total("max", parts.element(), "max")
     weight = parts.total(
-        "sum", apply("exp", _distance(parts, largest)), "weight", lambda total: apply("log", total)
+        "sum",
+        apply("exp", _below(parts.element(), parts.of(largest))),
+        "weight",
+        lambda total: apply("log", total),
     )
     axes = output_axes(call.shape(0))
     x, top, offset = (broadcast_load(call, v, axes) for v in (parts.value, largest, weight))

@@ -1,0 +1,91 @@
+"""The rule for rows: which Workloads it takes, and what its default makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.loop.printer import print_nest
+from compiler.pipeline import build_nest
+from compiler.schedule.steps import Inline
+from compiler.space.row_structure import row_axes
+from compiler.space.rows import Rows
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workloads import (
+    KINDS,
+    centred,
+    instance_norm,
+    layer_norm,
+    matmul,
+    mean,
+    random_operands,
+    row_sum,
+    softmax,
+)
+
+Golden = Callable[[str, str], None]
+
+TAKEN = {"softmax", "layer_norm", "instance_norm", "centred", "mean", "row_sum"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_takes_reductions_that_read_each_element_once(kind: str) -> None:
+    assert Rows().applies(KINDS[kind]) is (kind in TAKEN)
+
+
+def test_the_axes_of_rows_and_columns() -> None:
+    along_columns, along_rows, alone = (
+        row_axes(softmax(7, 45)),
+        row_axes(instance_norm(2, 9, 45)),
+        row_axes(centred(77)),
+    )
+    assert along_columns is not None
+    assert along_rows is not None
+    assert alone is not None
+    assert ([a.name for a in along_columns.rows], along_columns.along_rows) == (["s0"], False)
+    assert ([a.name for a in along_rows.rows], along_rows.along_rows) == (["s0", "s2"], True)
+    assert ([a.name for a in alone.rows], [a.name for a in alone.columns]) == ([], ["s1"])
+
+
+@pytest.mark.parametrize("kind", ["softmax", "instance_norm", "row_sum"])
+def test_the_default_nest(kind: str, golden: Golden) -> None:
+    space = build_space(KINDS[kind], PRESETS["x86-64-v3"], 2)
+    text = print_nest(build_nest(KINDS[kind], space.schedule(space.default)))
+    golden(text.replace(KINDS[kind].digest[:16], kind), f"schedule/rows_{kind}")
+
+
+SHAPES = {
+    "short rows": softmax(9, 3),
+    "long rows": layer_norm(2, 1100),
+    "one row": row_sum(1, 999),
+    "streamed": mean(37, 512),
+    "one wide row": centred(2000),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_default_is_right_for_any_shape(shape: str, threads: int) -> None:
+    workload = SHAPES[shape]
+    space = build_space(workload, native_target(), threads)
+    assert space.is_legal(space.default)
+    operands = random_operands(workload)
+    got = run_native(workload, space.schedule(space.default), operands, threads)
+    assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 3e-6
+
+
+def test_a_map_that_does_not_fit_the_cache_is_repeated() -> None:
+    target = replace(PRESETS["x86-64-v3"], l2_bytes=1 << 12)
+    space = build_space(softmax(4, 4096), target, 1)
+    assert space.values(space.default)["maps"] == "repeat"
+    assert Inline("power") in space.schedule(space.default).steps
+
+
+def test_a_contraction_is_left_to_the_register_tile() -> None:
+    assert row_axes(matmul(8, 8, 8)) is None
+    assert "rows" in {k.name for k in build_space(matmul(8, 8, 8), native_target(), 1).knobs}
