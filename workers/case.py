@@ -83,6 +83,8 @@ def _random(rng: np.random.Generator, operand: Operand) -> Array:
     low, high = dtype.limits
     if dtype.size_bytes > DType.I16.size_bytes:
         low, high = -_WIDE, _WIDE
+    if operand.bound is not None:
+        low, high = max(low, -operand.bound), min(high, operand.bound)
     return rng.integers(low, high, operand.sizes, endpoint=True).astype(dtype.numpy)
 
 

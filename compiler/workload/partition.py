@@ -33,7 +33,7 @@ def partition(graph: Graph) -> Program:
     """
     interface = graph.types()
     graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
-    storage = Storage(graph.types(), assign_layouts(graph))
+    storage = Storage(graph.types(), assign_layouts(graph), _bounds(graph))
     subgraphs = tuple(_subgraph(chain, storage) for chain in chains(graph))
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}
     stored = dict.fromkeys([*graph.inputs, *(value for s in subgraphs for value in s.bindings.values())])
@@ -47,6 +47,16 @@ def partition(graph: Graph) -> Program:
         subgraphs=subgraphs,
         layouts={value: storage.layouts[value] for value in stored_values},
     )
+
+
+def _bounds(graph: Graph) -> dict[str, int]:
+    """Constants whose whole numbers leave at least the upper half of their type's range unused."""
+    found = {}
+    for name, array in graph.constants.items():
+        half = 1 << (8 * array.dtype.itemsize - 2)
+        if array.dtype.kind == "i" and array.size and -half <= array.min() and array.max() <= half:
+            found[name] = half
+    return found
 
 
 def _subgraph(chain: Chain, storage: Storage) -> Subgraph:
