@@ -6,6 +6,8 @@ fused into groups, groups that work along the same rows into chains, and each be
 
 from __future__ import annotations
 
+import numpy as np
+
 from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.drop_unit_reductions import DropUnitReductions
 from compiler.graph.insert_copies import InsertCopies
@@ -20,6 +22,9 @@ from compiler.workload.program import Program, Subgraph
 from compiler.workload.stages import Storage, build_workload
 
 STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies())
+
+
+HALF_BYTE_RANGE = 64
 
 
 def partition(graph: Graph) -> Program:
@@ -50,13 +55,12 @@ def partition(graph: Graph) -> Program:
 
 
 def _bounds(graph: Graph) -> dict[str, int]:
-    """Constants whose whole numbers leave at least the upper half of their type's range unused."""
-    found = {}
-    for name, array in graph.constants.items():
-        half = 1 << (8 * array.dtype.itemsize - 2)
-        if array.dtype.kind == "i" and array.size and -half <= array.min() and array.max() <= half:
-            found[name] = half
-    return found
+    """Signed bytes that leave the upper half of their range unused: instructions may rely on it."""
+    return {
+        name: HALF_BYTE_RANGE
+        for name, array in graph.constants.items()
+        if array.dtype == np.int8 and array.size and np.abs(array.astype(np.int16)).max() <= HALF_BYTE_RANGE
+    }
 
 
 def _subgraph(chain: Chain, storage: Storage) -> Subgraph:
