@@ -25,6 +25,7 @@ STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies())
 
 
 HALF_BYTE_RANGE = 64
+"""Weights of 7 bits, as quantisers write them for machines on which sums of two products would saturate."""
 
 
 def partition(graph: Graph) -> Program:
