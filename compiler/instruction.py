@@ -38,7 +38,6 @@ class Instruction:
         template: LLVM instructions in order; {sum}, {left} and {right} are the operands, {0}, {1}, ... the results of
             the ones before, the last result is the new sum.
         evaluate: one lane; (sum, left of shape (group,), right of shape (group,)) to the new sum.
-        cycles: of the busiest execution port on common cores, per use; with it the rules choose between entries.
         right_limit: largest magnitude of an element of `right` for which the result is the exact sum; None: any.
     """
 
@@ -52,7 +51,6 @@ class Instruction:
     declarations: tuple[str, ...]
     template: tuple[str, ...]
     evaluate: Callable[[Any, Array, Array], Any]
-    cycles: float
     right_limit: int | None = None
 
     def runs_on(self, target: Target) -> bool:
@@ -63,9 +61,9 @@ class Instruction:
         )
 
     @property
-    def products_per_cycle(self) -> float:
-        """How fast it is."""
-        return self.lanes * self.group / self.cycles
+    def products_per_step(self) -> float:
+        """Products per machine instruction: with it the rules choose between entries."""
+        return self.lanes * self.group / len(self.template)
 
 
 def _whole(total: Any, left: Array, right: Array) -> Any:
@@ -103,7 +101,6 @@ def _pairs_of_words(name: str, lanes: int, intrinsic: str, features: tuple[str, 
             f"add {sums} {{sum}}, {{0}}",
         ),
         evaluate=_whole,
-        cycles=1.0,
     )
 
 
@@ -122,7 +119,6 @@ def _bytes_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instru
         declarations=(f"declare {sums} {intrinsic}({sums}, {data}, {data})",),
         template=(f"call {sums} {intrinsic}({sums} {{sum}}, {data} {{left}}, {data} {{right}})",),
         evaluate=_whole,
-        cycles=1.0,
     )
 
 
@@ -147,7 +143,6 @@ def _bytes_by_pairs(name: str, features: tuple[str, ...]) -> Instruction:
             f"add {sums} {{sum}}, {{1}}",
         ),
         evaluate=_saturated_pairs,
-        cycles=2.0,
         right_limit=64,
     )
 
@@ -166,7 +161,6 @@ def _pairs_of_bf16(name: str, lanes: int, features: tuple[str, ...]) -> Instruct
         declarations=(f"declare {sums} {intrinsic}({sums}, {data}, {data})",),
         template=(f"call {sums} {intrinsic}({sums} {{sum}}, {data} {{left}}, {data} {{right}})",),
         evaluate=_bf16_pair,
-        cycles=1.0,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from compiler.dtype import DType
+
 Role = Literal["input", "constant", "output", "scratch"]
 """What a kernel's pointer is for; scratch is memory that phases of the kernel hand to each other."""
 
@@ -38,12 +40,14 @@ class Packing:
         shape: extents of the packed array.
         coefficients: per packed dimension, one factor per source dimension.
         transform: what is done to the source before; its result then stands for the source.
+        dtype: element type of the packed array, which holds all values of the source; None for the source's own.
     """
 
     source: str
     shape: tuple[int, ...]
     coefficients: tuple[tuple[int, ...], ...]
     transform: Transform | None = None
+    dtype: DType | None = None
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """The packed copy of a source array."""
@@ -57,4 +61,4 @@ class Packing:
         padded = np.ascontiguousarray(np.pad(array, padding) if any(p for _, p in padding) else array)
         strides = [sum(c * s for c, s in zip(cs, padded.strides, strict=True)) for cs in self.coefficients]
         view = np.lib.stride_tricks.as_strided(padded, self.shape, strides, writeable=False)
-        return np.ascontiguousarray(view)
+        return np.ascontiguousarray(view if self.dtype is None else view.astype(self.dtype.numpy))

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.dtype import DType
-from compiler.evaluate import reference_outputs
 from compiler.grid import Array, index_arrays
 from compiler.workload.ir import Operand, Workload
+from compiler.workload.leeway import reference_bounds
 
 Bytes = npt.NDArray[np.uint8]
 
 _WIDE = 1 << 20
 """Largest magnitude of a random 32-bit or 64-bit integer."""
 
-_POISON_F32, _POISON_F64, _POISON_BYTE = 0x7FE5A5A5, 0x7FFCA5A5A5A5A5A5, 0x5A
+_POISON_F32, _POISON_F64, _POISON_SHORT, _POISON_BYTE = 0x7FE5A5A5, 0x7FFCA5A5A5A5A5A5, 0x7FE5, 0x5A
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,8 @@ class Expected:
     Attributes:
         dtype: element type of the output.
         initial: its bytes before the run: poison (NaN for floats) where the Workload stores, 0 in the halo.
-        values: float64 reference, flat, 0 in the halo.
+        values: float64 reference, flat, 0 in the halo; the least right one where compiler.workload.leeway has several.
+        most: the largest right value; equal to `values` wherever nothing was rounded.
         written: flat, whether the Workload stores the element.
         scale: largest finite magnitude of the reference, 1 where that is 0.
     """
@@ -36,6 +37,7 @@ class Expected:
     dtype: DType
     initial: Bytes
     values: npt.NDArray[np.float64]
+    most: npt.NDArray[np.float64]
     written: npt.NDArray[np.bool_]
     scale: float
 
@@ -49,10 +51,10 @@ class Case:
 
 
 def make_case(workload: Workload, seed: int, reference: Mapping[str, bytes] | None = None) -> Case:
-    """Operands from a seed; `reference`: float64 bytes per output of an equal case, to save computing them."""
+    """Operands from a seed; `reference`: the `reference_bytes` of an equal case, to save computing them."""
     operands = make_operands(workload, seed)
-    values = _decode(workload.outputs, reference) if reference else reference_outputs(workload, operands)
-    outputs = {o.name: _expected(workload, o, values[o.name]) for o in workload.outputs}
+    bounds = _decode(workload.outputs, reference) if reference else reference_bounds(workload, operands)
+    outputs = {o.name: _expected(workload, o, *bounds[o.name]) for o in workload.outputs}
     return Case(operands, outputs)
 
 
@@ -64,14 +66,14 @@ def make_operands(workload: Workload, seed: int) -> dict[str, Array]:
 
 def reference_bytes(case: Case) -> dict[str, bytes]:
     """The reference as `make_case` takes it."""
-    return {name: expected.values.tobytes() for name, expected in case.outputs.items()}
+    return {name: e.values.tobytes() + e.most.tobytes() for name, e in case.outputs.items()}
 
 
 def unwritten(expected: Expected, data: Bytes) -> int:
     """How many elements still hold the poison, bit by bit (0 for integers, where poison is a value like any)."""
     if not expected.dtype.is_float:
         return 0
-    bits = np.uint32 if expected.dtype is DType.F32 else np.uint64
+    bits = np.dtype(f"u{expected.dtype.size_bytes}")
     return int(((data.view(bits) == expected.initial.view(bits)) & expected.written).sum())
 
 
@@ -83,19 +85,27 @@ def _random(rng: np.random.Generator, operand: Operand) -> Array:
     low, high = dtype.limits
     if dtype.size_bytes > DType.I16.size_bytes:
         low, high = -_WIDE, _WIDE
+    if operand.bound is not None:
+        low, high = max(low, -operand.bound), min(high, operand.bound)
     return rng.integers(low, high, operand.sizes, endpoint=True).astype(dtype.numpy)
 
 
-def _decode(outputs: Sequence[Operand], reference: Mapping[str, bytes]) -> dict[str, Array]:
-    return {o.name: np.frombuffer(reference[o.name], np.float64).reshape(o.sizes) for o in outputs}
+def _decode(
+    outputs: Sequence[Operand], reference: Mapping[str, bytes]
+) -> dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    found = {}
+    for o in outputs:
+        least, most = np.frombuffer(reference[o.name], np.float64).reshape(2, *o.sizes)
+        found[o.name] = least, most
+    return found
 
 
-def _expected(workload: Workload, output: Operand, values: Array) -> Expected:
-    flat = np.ascontiguousarray(values, np.float64).reshape(-1)
+def _expected(workload: Workload, output: Operand, least: Array, most: Array) -> Expected:
+    values, top = (np.ascontiguousarray(a, np.float64).reshape(-1) for a in (least, most))
     written = _written(workload, output)
-    magnitudes = np.abs(flat[np.isfinite(flat)])
+    magnitudes = np.abs(values[np.isfinite(values)])
     scale = float(magnitudes.max(initial=0.0)) or 1.0
-    return Expected(output.dtype, _poison(output.dtype, written), flat, written, scale)
+    return Expected(output.dtype, _poison(output.dtype, written), values, top, written, scale)
 
 
 def _written(workload: Workload, output: Operand) -> npt.NDArray[np.bool_]:
@@ -113,6 +123,8 @@ def _poison(dtype: DType, written: npt.NDArray[np.bool_]) -> Bytes:
             initial = np.where(written, np.uint32(_POISON_F32), np.uint32(0))
         case DType.F64:
             initial = np.where(written, np.uint64(_POISON_F64), np.uint64(0))
+        case DType.F16 | DType.BF16:
+            initial = np.where(written, np.uint16(_POISON_SHORT), np.uint16(0))
         case _:
             initial = np.repeat(np.where(written, np.uint8(_POISON_BYTE), np.uint8(0)), dtype.size_bytes)
     return initial.view(np.uint8)

@@ -114,9 +114,11 @@ def _check_output(placed: Placed, expected: Expected, error_budget: float) -> fl
     if special.any() and not np.array_equal(values[special], expected.values[special], equal_nan=True):
         message = f"{name} is finite where the reference is NaN or infinite"
         return MeasureFailed(FailureKind.WRONG_OUTPUT, message)
-    difference = np.abs(np.subtract(values, expected.values, dtype=np.float64, casting="unsafe")[should])
-    error = float(difference.max(initial=0.0)) / expected.scale
-    if error <= error_budget:
+    below = np.subtract(expected.values, values, dtype=np.float64, casting="unsafe")[should]
+    above = np.subtract(values, expected.most, dtype=np.float64, casting="unsafe")[should]
+    error = max(0.0, float(below.max(initial=0.0)), float(above.max(initial=0.0))) / expected.scale
+    # A whole number is right or wrong.
+    if error <= (error_budget if expected.dtype.is_float else 0.0):
         return error
     message = f"error {error:.3g} of {name} is beyond the budget of {error_budget:.3g}"
     return MeasureFailed(FailureKind.WRONG_OUTPUT, message)

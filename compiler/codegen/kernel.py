@@ -92,6 +92,7 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         "transform": None
         if transform is None
         else [list(transform.shape), [list(r) for r in transform.matrix]],
+        "dtype": None if packing.dtype is None else packing.dtype.value,
     }
 
 
@@ -101,7 +102,8 @@ def _packing_from_json(data: Any) -> Packing:
         shape, matrix = data["transform"]
         transform = Transform(tuple(shape), tuple(tuple(float(v) for v in row) for row in matrix))
     coefficients = tuple(tuple(row) for row in data["coefficients"])
-    return Packing(str(data["source"]), tuple(data["shape"]), coefficients, transform)
+    dtype = None if data.get("dtype") is None else DType(data["dtype"])
+    return Packing(str(data["source"]), tuple(data["shape"]), coefficients, transform, dtype)
 
 
 def _param_from_json(data: Any) -> Param:

@@ -96,8 +96,9 @@ class _Folding:
                 for first, second in ((x, w), (w, x)):
                     data, weights = centred(first), centred(second)
                     if data is not None and weights is not None and self._applies(node, data, weights):
-                        self.changed = True
-                        yield from self._plain(node, data, weights)
+                        new = tuple(self._plain(node, data, weights))
+                        self.changed |= new != (node,)
+                        yield from new
                         return
         yield node
 
@@ -105,7 +106,7 @@ class _Folding:
         if weights.load.buffer not in self.constants or data.load.buffer in self.constants or weights.bounds:
             return False
         zero = self._value(weights.zero)
-        if zero is None or (data.zero is None and weights.zero is None):
+        if zero is None:
             return False
         reduced = {a.name for a in node.compute.reduce_axes}
         moved = data.zero.indices if isinstance(data.zero, Load) else ()

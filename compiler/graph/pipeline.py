@@ -8,6 +8,7 @@ from compiler.graph.fold_affine import FoldAffine
 from compiler.graph.fold_constants import FoldConstants
 from compiler.graph.fold_zero_points import FoldZeroPoints
 from compiler.graph.inline_movement import InlineMovements
+from compiler.graph.integer_contractions import IntegerContractions
 from compiler.graph.ir import Graph
 from compiler.graph.printer import graph_text
 from compiler.graph.simplify import Simplify
@@ -16,6 +17,7 @@ from compiler.passes import Pass, run_passes
 
 GRAPH_PASSES: tuple[Pass[Graph], ...] = (
     EliminateDeadCode(),
+    IntegerContractions(),
     FoldConstants(),
     Simplify(),
     InlineMovements(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from compiler.errors import ScheduleError
+from compiler.schedule.copied_data import copied_data
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
 from compiler.schedule.winograd import winograd
@@ -18,7 +19,7 @@ def _direct(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     return workload
 
 
-REWRITES: Mapping[str, Rewrite] = {"direct": _direct, "winograd": winograd}
+REWRITES: Mapping[str, Rewrite] = {"direct": _direct, "winograd": winograd, "copied_data": copied_data}
 
 
 def algorithm(state: State, step: Algorithm) -> State:

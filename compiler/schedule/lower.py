@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
+from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Buffer, For, Let, LoopKind, LoopNest, Scope, Stmt, Store, block
-from compiler.scalar import REDUCERS, Apply, Expr, Load, rewrite, substitute
+from compiler.scalar import REDUCERS, Apply, Dot, Expr, Load, rewrite, substitute
 from compiler.scalar_type import neutral
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.regions import absolute_axes
 from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
+from compiler.schedule.tensorize import dot_operands
 from compiler.workload.ir import Operand, Workload
 
 
@@ -56,7 +59,7 @@ class _Lowering:
                     Buffer(
                         operand.name,
                         packed.packing.shape,
-                        operand.dtype,
+                        packed.packing.dtype or operand.dtype,
                         "global",
                         "constant",
                         packed.packing,
@@ -105,10 +108,23 @@ class _Lowering:
         reducer = REDUCERS[stage.stage.reducer or "sum"]
         target = stage.stage.target
         start = Store(target, stored, neutral(stage.stage.reducer or "sum", stage.stage.dtype))
-        combine = Store(target, stored, Apply(reducer.op, (Load(target, stored), body)))
+        combine = Store(target, stored, self._combined(stage, Load(target, stored), body, reducer.op))
+        if stage.dot is not None:
+            loops = tuple(loop for loop in loops if loop.name != stage.dot[0])
         spatial = tuple(loop for loop in loops if not loop.reduces)
         init = self._wrap(stage, spatial, start, outside, guests=False)
         return block(init, self._wrap(stage, loops, combine, outside))
+
+    def _combined(self, stage: ScheduledStage, total: Load, body: Expr, op: str) -> Expr:
+        """The sum with one more product, or with a group of them where an instruction adds it."""
+        if stage.dot is None:
+            return Apply(op, (total, body))
+        loop, instruction = stage.dot
+        if not stage.packed:
+            msg = f"the constant that {instruction} multiplies by is not packed; pack it"
+            raise ScheduleError(msg)
+        left, right = dot_operands(body, stage.packed[0])[::-1]
+        return Dot(instruction, total, left, right, qualified(stage.stage.name, loop))
 
     def _wrap(
         self,
@@ -146,7 +162,8 @@ class _Lowering:
         for name in stage.packed:
             operand = self._state.workload.buffers[name]
             transform = self._state.workload.transforms.get(name)
-            self._packed[name] = plan_packing(operand, body, scope.names, transform)
+            names, dtype = _packed_order(stage, scope.names)
+            self._packed[name] = plan_packing(operand, body, names, transform, dtype)
 
         def rule(e: Expr) -> Expr | None:
             if not isinstance(e, Load):
@@ -164,6 +181,18 @@ class _Lowering:
 
 def _buffer(operand: Operand, role: str) -> Buffer:
     return Buffer(operand.name, operand.sizes, operand.dtype, "global", role)  # type: ignore[arg-type]
+
+
+def _packed_order(
+    stage: ScheduledStage, names: tuple[tuple[str, int], ...]
+) -> tuple[tuple[tuple[str, int], ...], DType | None]:
+    """The order of a packed constant, and its type: an instruction reads the elements of its group side by side."""
+    if stage.dot is None:
+        return names, None
+    loop, instruction = stage.dot
+    group = qualified(stage.stage.name, loop)
+    outer = tuple(n for n in names if n[0] != group)
+    return (*outer, *(n for n in names if n[0] == group)), INSTRUCTIONS[instruction].right
 
 
 def _leading(stage: ScheduledStage) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.packing import Packing, Transform
@@ -23,7 +24,11 @@ class PackedRead:
 
 
 def plan_packing(
-    operand: Operand, body: Expr, names: tuple[tuple[str, int], ...], transform: Transform | None
+    operand: Operand,
+    body: Expr,
+    names: tuple[tuple[str, int], ...],
+    transform: Transform | None,
+    dtype: DType | None = None,
 ) -> PackedRead:
     """Pack the operand in the order of the names (outermost first, with their limits) that its read uses.
 
@@ -45,5 +50,6 @@ def plan_packing(
     if elements > GROWTH_LIMIT * operand.elements + 1024:
         msg = f"cannot pack {operand.name}: {operand.elements} elements would become {elements}"
         raise ScheduleError(msg)
-    packing = Packing(operand.name, tuple(size for _, size in dims), coefficients, transform)
+    kind = None if dtype is operand.dtype else dtype
+    packing = Packing(operand.name, tuple(size for _, size in dims), coefficients, transform, kind)
     return PackedRead(packing, tuple(Index.of(name) for name, _ in dims))

@@ -26,7 +26,9 @@ from compiler.schedule.steps import (
     RFactor,
     Split,
     Step,
+    Tensorize,
 )
+from compiler.schedule.tensorize import tensorize
 from compiler.workload.ir import Workload
 
 _PRIMITIVES: dict[type, Callable[..., State]] = {
@@ -39,6 +41,7 @@ _PRIMITIVES: dict[type, Callable[..., State]] = {
     Inline: inline,
     Pack: pack,
     RFactor: rfactor,
+    Tensorize: tensorize,
 }
 
 

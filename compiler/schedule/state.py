@@ -3,9 +3,10 @@
 Every primitive maps a State to a State.
 
     state ::= State(workload, stages)
-    stage ::= ScheduledStage(stage, loops, lets, bindings, attached, region, packed)
+    stage ::= ScheduledStage(stage, loops, lets, bindings, attached, region, packed, dot)
 
-`bindings` says what each axis of the Stage is in terms of loops; `lets` name the parts of fused loops.
+`bindings` says what each axis of the Stage is in terms of loops; `lets` name the parts of fused loops;
+`dot` is the loop that an instruction takes in, and the instruction's name.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class ScheduledStage:
     lets: tuple[Part, ...] = ()
     attachment: Attachment | None = None
     packed: tuple[str, ...] = ()
+    dot: tuple[str, str] | None = None
 
     def loop(self, name: str) -> Loop:
         """The loop of that name; raises ScheduleError with the names that exist."""

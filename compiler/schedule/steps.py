@@ -2,7 +2,7 @@
 
     step ::= Algorithm(name, parameters) | Split(stage, loop, factor) | Fuse(stage, outer, inner)
            | Reorder(stage, loops) | Bind(stage, loop, kind) | ComputeAt(stage, consumer, loop) | Pack(stage, operand)
-           | RFactor(stage, loop) | Inline(stage)
+           | RFactor(stage, loop) | Inline(stage) | Tensorize(stage, loop, instruction)
 
 What each does to the nest, and when it is legal, stands in the primitive of the same name (compiler/schedule/split.py
 and so on). Stages and loops have stable ids: the axis `s1` of a stage starts as loop `s1`, splitting it gives `s1.o`
@@ -93,7 +93,16 @@ class Inline:
     stage: str
 
 
-Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor, Inline]
+@dataclass(frozen=True, slots=True)
+class Tensorize:
+    """Let one instruction do what `loop` and the vector loop inside it say."""
+
+    stage: str
+    loop: str
+    instruction: str
+
+
+Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor, Inline, Tensorize]
 
 
 def step_json(step: Step) -> dict[str, Any]:
@@ -126,4 +135,5 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
     "Pack": lambda d: Pack(str(d["stage"]), str(d["operand"])),
     "Inline": lambda d: Inline(str(d["stage"])),
     "RFactor": lambda d: RFactor(str(d["stage"]), str(d["loop"])),
+    "Tensorize": lambda d: Tensorize(str(d["stage"]), str(d["loop"]), str(d["instruction"])),
 }

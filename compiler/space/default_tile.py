@@ -16,7 +16,6 @@ from compiler.space.default_order import cheapest_order
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
-from compiler.target import Target
 from compiler.workload.ir import Stage
 
 LATENCY = 8
@@ -33,7 +32,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
-    rows, vectors = _tile(axes, tile.target, streams=streams)
+    rows, vectors = _tile(axes, tile.target.vector_registers - tile.between, streams=streams)
     orders = tile.loops_by_order(rows, vectors)
     along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
     order = "inside" if along else cheapest_order(orders, tile.workload, anchor, tile.target)
@@ -47,7 +46,8 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "lanes": axes.lanes,
         "order": order,
         "reduce": 0,
-        "unroll": _unroll(anchor, streams=streams),
+        # A group of products is an unrolled loop already.
+        "unroll": _unroll(anchor, streams=streams) if tile.dot is None else 1,
         "parallel": parallel,
     }
 
@@ -73,15 +73,13 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     return any(axes.vector.name in names and not around <= names for names in read)
 
 
-def _tile(axes: TileAxes, target: Target, *, streams: bool) -> tuple[int, int]:
+def _tile(axes: TileAxes, registers: int, *, streams: bool) -> tuple[int, int]:
     row_size = axes.row.size if axes.row is not None else 1
     panels = -(-axes.vector.size // axes.lanes)
     best: tuple[float, int, int] = (float("inf"), 1, 1)
     for vectors in range(1, min(4, panels) + 1):
         for rows in range(1, min(16, row_size) + 1):
-            if rows * vectors + vectors + 1 > target.vector_registers or (
-                streams and rows * vectors > LATENCY
-            ):
+            if rows * vectors + vectors + 1 > registers or (streams and rows * vectors > LATENCY):
                 continue
             cycles = sum(
                 n * m * _cycles(r, v, streams=streams)

@@ -8,6 +8,7 @@ from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values
+from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Assignment, Knob, SearchSpace, Value
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
@@ -22,12 +23,12 @@ class _Plan:
     """One algorithm: the tile that its knobs shape, and what surrounds it."""
 
     tile: RegisterTile
-    phases: WinogradPhases | None
+    phases: WinogradPhases | DotPhases | None
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         if self.phases is None:
             return self.tile.steps(values)
-        return [self.phases.algorithm, *self.phases.before(), *self.tile.steps(values), *self.phases.after()]
+        return [*self.phases.before(), *self.tile.steps(values), *self.phases.after()]
 
 
 class Reduction:
@@ -43,20 +44,12 @@ class Reduction:
         return anchor.reducer is not None and epilogue.reducer is None and bool(epilogue.axes)
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: algorithm, and those of the register tile (of the products, where the algorithm transforms)."""
-        plans = {
-            DIRECT: _Plan(
-                RegisterTile(workload, workload.stages[0], workload.stages[1], target, threads), None
-            )
-        }
-        for m in winograd_tiles(workload):
-            phases = WinogradPhases(workload, m, target)
-            tile = RegisterTile(phases.workload, *phases.product_stages, target, threads)
-            plans[f"winograd{m}"] = _Plan(tile, phases)
-        knobs = _union(plans)
+        """Knobs: algorithm or instruction, and those of the register tile (of the products, where there are phases)."""
+        kind, plans = _plans(workload, target, threads)
+        knobs = _union(kind, plans)
 
         def legal(values: dict[str, Value]) -> bool:
-            plan = plans[str(values.get("algorithm", DIRECT))]
+            plan = plans[str(values.get(kind, DIRECT))]
             own = {knob.name: knob.choices for knob in plan.tile.knobs()}
             return all(values[n] in choices for n, choices in own.items()) and plan.tile.legal(values)
 
@@ -64,24 +57,41 @@ class Reduction:
             if not legal(values):
                 msg = f"the knobs {values} do not fit the target; choose legal ones"
                 raise ScheduleError(msg)
-            return Schedule(tuple(plans[str(values.get("algorithm", DIRECT))].steps(values)))
+            return Schedule(tuple(plans[str(values.get(kind, DIRECT))].steps(values)))
 
         default, *others = (
-            _assignment(knobs, {"algorithm": name, **default_values(plan.tile)})
-            for name, plan in plans.items()
+            _assignment(knobs, {kind: name, **default_values(plan.tile)}) for name, plan in plans.items()
         )
         space = SearchSpace(knobs, default, legal, build)
         return replace(space, starts=tuple(a for a in reversed(others) if space.is_legal(a)))
 
 
-def _union(plans: dict[str, _Plan]) -> tuple[Knob, ...]:
+def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[str, _Plan]]:
+    """The name of the knob that chooses among the plans, and the plans, the default first."""
+    anchor, store = workload.stages
+    plans: dict[str, _Plan] = {}
+    for entry in instructions(workload, anchor, target):
+        dots = DotPhases(workload, entry, target)
+        tile = RegisterTile(dots.workload, *dots.stages, target, threads, (entry, dots.group_axis))
+        plans[entry.name] = _Plan(tile, dots)
+    plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
+    if len(plans) > 1:
+        return "instruction", plans
+    for m in winograd_tiles(workload):
+        phases = WinogradPhases(workload, m, target)
+        tile = RegisterTile(phases.workload, *phases.product_stages, target, threads)
+        plans[f"winograd{m}"] = _Plan(tile, phases)
+    return "algorithm", plans
+
+
+def _union(kind: str, plans: dict[str, _Plan]) -> tuple[Knob, ...]:
     """The knobs of all plans, with every choice that any of them has; `legal` tells which go together."""
     merged: dict[str, dict[Value, None]] = {}
     for plan in plans.values():
         for knob in plan.tile.knobs():
             merged.setdefault(knob.name, {}).update(dict.fromkeys(knob.choices))
     knobs = [Knob(name, tuple(sorted(c, key=_order))) for name, c in merged.items()]
-    return (Knob("algorithm", tuple(plans)), *knobs) if len(plans) > 1 else tuple(knobs)
+    return (Knob(kind, tuple(plans)), *knobs) if len(plans) > 1 else tuple(knobs)
 
 
 def _order(value: Value) -> tuple[int, int, str]:

@@ -8,8 +8,11 @@ pooling and any other reduction share it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
-from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
+from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step, Tensorize
 from compiler.space.default_order import Loop, tile_loops
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import TileAxes, packable, tile_axes
@@ -28,11 +31,21 @@ UNROLLED_LIMIT = 320
 class RegisterTile:
     """The tile of one reduction: `anchor` computes into a temporary that `store`, a map over the same axes, reads."""
 
-    def __init__(self, workload: Workload, anchor: Stage, store: Stage, target: Target, threads: int) -> None:
-        """Analyse the stages."""
+    def __init__(
+        self,
+        workload: Workload,
+        anchor: Stage,
+        store: Stage,
+        target: Target,
+        threads: int,
+        dot: tuple[Instruction, str] | None = None,
+    ) -> None:
+        """Analyse the stages; `dot`: an instruction that adds groups of products, along a reduction axis."""
+        self.dot = dot
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
-        self.axes: TileAxes = tile_axes(workload, store, target, anchor)
+        found = tile_axes(workload, store, target, anchor)
+        self.axes: TileAxes = found if dot is None else replace(found, lanes=dot[0].lanes)
         self.packs = packable(workload, anchor)
 
     def knobs(self) -> tuple[Knob, ...]:
@@ -56,15 +69,27 @@ class RegisterTile:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
 
+    @property
+    def between(self) -> int:
+        """Registers for what an instruction's template makes on the way to the sum, constants of it included."""
+        return 0 if self.dot is None else len(self.dot[0].template) - 1
+
     def _lengths(self) -> tuple[int, ...]:
         """Vector lengths: the Target's, and half of it where that leaves fewer lanes empty at the edge."""
         lanes, size = self.axes.lanes, self.axes.vector.size
+        if self.dot is not None:
+            return (lanes,)
         half = lanes // 2
         return (
             (lanes, half)
             if half >= MIN_LANES and -(-size // half) * half < -(-size // lanes) * lanes
             else (lanes,)
         )
+
+    def _lanes(self, values: dict[str, Value]) -> int:
+        """The vector length; a knob of the same name may belong to another algorithm."""
+        only = len(self._lengths()) == 1
+        return self.axes.lanes if only else number(values, "lanes", self.axes.lanes)
 
     def _orders(self) -> tuple[Value, ...]:
         """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
@@ -86,9 +111,9 @@ class RegisterTile:
     def legal(self, values: dict[str, Value]) -> bool:
         """Accumulators, one vector of each operand and a broadcast fit in the registers; the body stays small."""
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
-        if rows * vectors + vectors + 1 > self.target.vector_registers and rows * vectors > 1:
+        if rows * vectors + vectors + 1 + self.between > self.target.vector_registers and rows * vectors > 1:
             return False
-        lanes = number(values, "lanes", self.axes.lanes)
+        lanes = self._lanes(values)
         if rows * vectors * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
             return False
         return self._block_fits(values)
@@ -101,7 +126,7 @@ class RegisterTile:
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
-        lanes = number(values, "lanes", self.axes.lanes)
+        lanes = self._lanes(values)
         steps = self._tile_output(number(values, "rows"), number(values, "vectors"), lanes)
         outer, blocking = self._outer_loops(str(values["order"]))
         steps += blocking
@@ -148,6 +173,13 @@ class RegisterTile:
         names = [a.name for a in self.anchor.reduce_axes]
         sizes = {a.name: a.size for a in self.anchor.reduce_axes}
         names = names[rotation:] + names[:rotation]
+        grouped: list[str] = []
+        if self.dot is not None:
+            entry, axis = self.dot
+            steps.append(Split(self.anchor.name, axis, entry.group))
+            names[names.index(axis)] = f"{axis}.o"
+            sizes[f"{axis}.o"] = sizes[axis] // entry.group
+            grouped = [f"{axis}.i"]
         unrolled: list[str] = []
         serial = list(names)
         while serial and unroll > 1:
@@ -163,12 +195,16 @@ class RegisterTile:
         row = [self.axes.row.name] if self.axes.row is not None else []
         others = [a.name for a in self.axes.others]
         steps.append(
-            Reorder(self.anchor.name, (*others, *serial, *unrolled, *row, f"{vector}.o", f"{vector}.i"))
+            Reorder(
+                self.anchor.name, (*others, *serial, *unrolled, *row, f"{vector}.o", *grouped, f"{vector}.i")
+            )
         )
         steps += [
             Bind(self.anchor.name, name, LoopKind.UNROLLED) for name in (*unrolled, *row, f"{vector}.o")
         ]
         steps.append(Bind(self.anchor.name, f"{vector}.i", LoopKind.VECTOR))
+        if self.dot is not None:
+            steps.append(Tensorize(self.anchor.name, grouped[0], self.dot[0].name))
         return steps
 
     def _bind(self, outer: list[str], fused: int, inner: list[str]) -> list[Step]:

@@ -61,6 +61,7 @@ class WinogradPhases:
         batch = [a.name for a in self._found.batch]
         outer = [*batch, "t0", "t1", f"{channel}.o"]
         return [
+            self.algorithm,
             Split("data", channel, lanes),
             Reorder("data", (*outer, "e0", "e1", f"{channel}.i")),
             ComputeAt("data_sum", "data", "e0"),

@@ -1,7 +1,7 @@
 """Workload: the structure of a Subgraph, without the values and names of the model it came from.
 
     workload ::= Workload(operands, stages, outputs, symbols)
-    operand  ::= Operand(name, shape, dtype, constant)       shape: extents in memory, halo included
+    operand  ::= Operand(name, shape, dtype, constant, bound)      shape: extents in memory, halo included
     stage    ::= Stage(name, axes, reduce_axes, reducer, body, target, target_indices, dtype)
 
 A Stage stores `target[target_indices] = reducer over reduce_axes of body`. Stages are in topological order; a stage's
@@ -31,12 +31,16 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A buffer: an input, a constant (its values are known before the first run), an intermediate or an output."""
+    """A buffer: an input, a constant (its values are known before the first run), an intermediate or an output.
+
+    `bound`: of a constant of whole numbers, a magnitude that no value passes, where that is less than the type allows.
+    """
 
     name: str
     shape: tuple[Index, ...]
     dtype: DType
     constant: bool = False
+    bound: int | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -161,12 +165,14 @@ def workload_from_json(data: Any) -> Workload:
 
 
 def _operand_json(operand: Operand) -> list[Any]:
-    return [operand.name, list(operand.sizes), operand.dtype.value, operand.constant]
+    fields = [operand.name, list(operand.sizes), operand.dtype.value, operand.constant]
+    return fields if operand.bound is None else [*fields, operand.bound]
 
 
 def _operand_from_json(data: Any) -> Operand:
-    name, sizes, dtype, constant = data
-    return Operand(str(name), tuple(Index.of(int(s)) for s in sizes), DType(dtype), bool(constant))
+    name, sizes, dtype, constant, *bound = data
+    shape = tuple(Index.of(int(s)) for s in sizes)
+    return Operand(str(name), shape, DType(dtype), bool(constant), int(bound[0]) if bound else None)
 
 
 def _stage_json(stage: Stage) -> dict[str, Any]:

@@ -6,6 +6,8 @@ fused into groups, groups that work along the same rows into chains, and each be
 
 from __future__ import annotations
 
+import numpy as np
+
 from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.drop_unit_reductions import DropUnitReductions
 from compiler.graph.insert_copies import InsertCopies
@@ -22,6 +24,10 @@ from compiler.workload.stages import Storage, build_workload
 STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies())
 
 
+HALF_BYTE_RANGE = 64
+"""Weights of 7 bits, as quantisers write them for machines on which sums of two products would saturate."""
+
+
 def partition(graph: Graph) -> Program:
     """Split a Graph into Subgraphs, in the order in which they run.
 
@@ -33,7 +39,7 @@ def partition(graph: Graph) -> Program:
     """
     interface = graph.types()
     graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
-    storage = Storage(graph.types(), assign_layouts(graph))
+    storage = Storage(graph.types(), assign_layouts(graph), _bounds(graph))
     subgraphs = tuple(_subgraph(chain, storage) for chain in chains(graph))
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}
     stored = dict.fromkeys([*graph.inputs, *(value for s in subgraphs for value in s.bindings.values())])
@@ -47,6 +53,15 @@ def partition(graph: Graph) -> Program:
         subgraphs=subgraphs,
         layouts={value: storage.layouts[value] for value in stored_values},
     )
+
+
+def _bounds(graph: Graph) -> dict[str, int]:
+    """Signed bytes that leave the upper half of their range unused: instructions may rely on it."""
+    return {
+        name: HALF_BYTE_RANGE
+        for name, array in graph.constants.items()
+        if array.dtype == np.int8 and array.size and np.abs(array.astype(np.int16)).max() <= HALF_BYTE_RANGE
+    }
 
 
 def _subgraph(chain: Chain, storage: Storage) -> Subgraph:

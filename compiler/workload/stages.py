@@ -29,13 +29,15 @@ class Storage:
 
     types: Mapping[str, TensorType]
     layouts: Mapping[str, Layout]
+    bounds: Mapping[str, int]
+    """Magnitudes that constants do not pass, see `Operand`."""
 
     def operand(self, value: str) -> Operand:
         """The buffer of a value, under the value's name."""
         kind = self.types[value]
         layout = self.layouts.get(value)
         if layout is None:
-            return Operand(value, kind.shape, kind.dtype, constant=True)
+            return Operand(value, kind.shape, kind.dtype, constant=True, bound=self.bounds.get(value))
         return Operand(value, layout.storage_shape(kind.shape), kind.dtype)
 
     def unused_name(self, number: str) -> str:

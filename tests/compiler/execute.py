@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.dtype import DType
 from compiler.grid import index_arrays
 from compiler.loop.interpreter import interpret
 from compiler.pipeline import build_kernel, build_nest
@@ -18,13 +19,13 @@ Arrays = dict[str, np.ndarray]
 def native_outputs(
     workload: Workload, schedule: Schedule, operands: Arrays, threads: int = 1, target: Target | None = None
 ) -> Arrays:
-    """The outputs, from machine code; they are poisoned with NaN before, as is scratch memory."""
+    """The outputs, from machine code; they are poisoned before, as is scratch memory."""
     kernel = build_kernel(workload, schedule, target or native_target())
-    arrays = _poisoned(workload)
+    arrays = _poisoned_outputs(workload)
     outputs = dict(arrays)
     for param in kernel.params:
         if param.role == "scratch":
-            arrays[param.name] = np.full(param.shape, np.nan, param.dtype.numpy)
+            arrays[param.name] = _poisoned(param.shape, param.dtype)
         elif param.role != "output":
             source = operands[param.name]
             arrays[param.name] = source if param.packing is None else param.packing.apply(source)
@@ -39,7 +40,7 @@ def native_outputs(
 def interpreted_outputs(workload: Workload, schedule: Schedule, operands: Arrays) -> Arrays:
     """The outputs, from the interpreter."""
     nest = build_nest(workload, schedule)
-    arrays = _poisoned(workload)
+    arrays = _poisoned_outputs(workload)
     outputs = dict(arrays)
     for buffer in nest.params:
         if buffer.role in ("input", "constant"):
@@ -61,8 +62,8 @@ def run_interpreted(workload: Workload, schedule: Schedule, operands: Arrays) ->
     return interpreted_outputs(workload, schedule, operands)["y0"]
 
 
-def _poisoned(workload: Workload) -> Arrays:
-    return {o.name: np.full(o.sizes, np.nan, o.dtype.numpy) for o in workload.outputs}
+def _poisoned_outputs(workload: Workload) -> Arrays:
+    return {o.name: _poisoned(o.sizes, o.dtype) for o in workload.outputs}
 
 
 def stored_error(workload: Workload, got: Arrays, expected: Arrays) -> float:
@@ -80,6 +81,14 @@ def stored_error(workload: Workload, got: Arrays, expected: Arrays) -> float:
             return float("inf")
         worst = max(worst, relative_error(got[output.name][stored], expected[output.name][stored]))
     return worst
+
+
+def _poisoned(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """NaN where the type has it, else a byte that is unlikely to be right."""
+    if dtype.is_float:
+        return np.full(shape, np.nan, dtype.numpy)
+    size = int(np.prod(shape)) * dtype.size_bytes
+    return np.full(size, 0x5A, np.uint8).view(dtype.numpy).reshape(shape)
 
 
 def relative_error(got: np.ndarray, expected: np.ndarray) -> float:

@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.pipeline import build_kernel, default_schedule
+from compiler.runtime.loader import LoadedKernel
+from compiler.target import native_target
+from tests.compiler.integers import SAFE, integer_matmul
 from tests.faults.planted import HALO, SIZE, add_one
+from tuner.measure import FailureKind, MeasureFailed
 from workers.case import make_case, make_operands, reference_bytes, unwritten
+from workers.verify import check, place
 
 
 def test_operands_depend_on_seed_and_workload_only() -> None:
@@ -39,3 +45,26 @@ def test_a_known_reference_gives_the_same_case() -> None:
     again = make_case(add_one(), seed=3, reference=reference_bytes(case))
     np.testing.assert_array_equal(case.outputs["y"].values, again.outputs["y"].values)
     np.testing.assert_array_equal(case.outputs["y"].initial, again.outputs["y"].initial)
+
+
+def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> None:
+    workload = integer_matmul(24, 40, 16, bound=SAFE)
+    operands = make_operands(workload, 0)
+    assert operands["x0"].min() == 0
+    assert operands["x0"].max() == 255
+    assert (operands["c0"].min(), operands["c0"].max()) == (-SAFE, SAFE)
+
+    case = make_case(workload, 0)
+    kernel = build_kernel(workload, default_schedule(workload, native_target(), 1), native_target())
+    loaded = LoadedKernel(kernel, 1)
+    try:
+        with place(kernel, case, aligned=True) as arguments:
+            loaded.run(arguments.pointers)
+            assert check(arguments, case, 1e-5) == 0.0
+            (output,) = (p for p in arguments.placed if p.param.role == "output")
+            output.buffer.data[7] ^= 2
+            failed = check(arguments, case, 1e-5)
+            assert isinstance(failed, MeasureFailed)
+            assert failed.kind is FailureKind.WRONG_OUTPUT
+    finally:
+        loaded.close()

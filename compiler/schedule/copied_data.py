@@ -1,0 +1,129 @@
+"""Copied data: what an instruction broadcasts is brought into its type and order first, in a phase of its own.
+
+    t0[m, n] = sum(k < 5) i32(x[m, k] if guarded else 3) * i32(w[k, n])
+    →  data[m, k] = i16(x[m, k] if guarded else 3) if k < 5 else 0       k < 6: a multiple of the group
+       t0[m, n]   = sum(k < 6) i32(data[m, k]) * i32(w[k, n])            w is packed with zeros behind its end
+
+Padding, zero extension and a change of layout are done once per element instead of once per use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from compiler.dtype import DType
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, loads, rewrite, walk
+from compiler.schedule.contraction import Contraction, find_contraction, fits, group_axis, group_dimension
+from compiler.symbol import Axis, axis
+from compiler.workload.ir import Operand, Stage, Workload
+
+STAGE = "data"
+BUFFER = "data_buffer"
+TYPES = (DType.U8, DType.I8, DType.I16, DType.BF16)
+"""The first parameter is a place in it; new types go to the end."""
+
+
+def copied_data(workload: Workload, parameters: tuple[int, ...]) -> Workload:
+    """The rewritten Workload; `parameters`: (place in TYPES, elements per group)."""
+    if len(parameters) != 2 or not 0 <= parameters[0] < len(TYPES) or parameters[1] < 1:
+        msg = f"copied_data needs an element type and a group, not {parameters}"
+        raise ScheduleError(msg)
+    dtype, group = TYPES[parameters[0]], parameters[1]
+    stage = workload.stages[0]
+    found = find_contraction(workload, stage)
+    buffers = workload.buffers
+    grouped = None if found is None else group_axis(stage, found, group)
+    if found is None or grouped is None or not fits(found.data, dtype, lambda name: buffers[name].dtype):
+        msg = f"copied_data needs a sum of products with a constant, of data that {dtype.value} holds"
+        raise ScheduleError(msg)
+    return _Copying(workload, stage, found, grouped, dtype, group).workload()
+
+
+@dataclass(frozen=True)
+class _Copying:
+    old: Workload
+    stage: Stage
+    found: Contraction
+    axis: Axis
+    dtype: DType
+    group: int
+
+    def workload(self) -> Workload:
+        whole = axis(self.axis.name, -(-self.axis.size // self.group) * self.group)
+        load = loads(self.found.data)[0]
+        ranges = {**self.stage.ranges, whole.name: whole.size}
+        order = self._order(load)
+        bounds = [load.indices[d].bounds(ranges) for d in order]
+        sizes = [high - low + 1 for low, high in bounds]
+        axes = tuple(axis(f"e{i}", size) for i, size in enumerate(sizes))
+        at = tuple(Index.of(a.name) for a in axes)
+        buffer = Operand(BUFFER, tuple(Index.of(n) for n in sizes), self.dtype)
+        origin = {d: place + low for d, place, (low, _) in zip(order, at, bounds, strict=True)}
+        body = self._body(load, origin)
+        copy = Stage(STAGE, axes, (), None, body, BUFFER, at, self.dtype)
+        moved = Load(BUFFER, tuple(load.indices[d] - low for d, (low, _) in zip(order, bounds, strict=True)))
+        data = Cast(moved, self.stage.dtype)
+        product = rewrite(self.stage.body, lambda e: data if e is self.found.data else None)
+        reduces = tuple(whole if a.name == whole.name else a for a in self.stage.reduce_axes)
+        anchor = replace(self.stage, body=product, reduce_axes=reduces)
+        return replace(
+            self.old,
+            temporaries=(buffer, *self.old.temporaries),
+            stages=(copy, anchor, *self.old.stages[1:]),
+        )
+
+    def _order(self, load: Load) -> list[int]:
+        """Dimensions that the data moves along, that of the group last."""
+        last = group_dimension(load, self.axis.name)
+        return [d for d, i in enumerate(load.indices) if i.terms and d != last] + [last]
+
+    def _body(self, load: Load, origin: dict[int, Index]) -> Expr:
+        """One element of the copy; 0 behind the end of the data, where only padded weights meet it."""
+        indices = tuple(origin.get(d, index) for d, index in enumerate(load.indices))
+        places = {load.indices[d]: index for d, index in origin.items()}
+
+        def rule(e: Expr) -> Expr | None:
+            match e:
+                case Load():
+                    return Load(e.buffer, indices)
+                case Guard(bounds, inside, outside):
+                    return Guard(tuple(_moved(b, places) for b in bounds), inside, outside)
+                case _:
+                    return None
+
+        inner = self.found.data.value if isinstance(self.found.data, Cast) else self.found.data
+        value: Expr = Cast(rewrite(inner, rule), self.dtype)
+        sizes = self.old.buffers[load.buffer].sizes
+        known = {index.terms for e in _guards(value) for index in (b.index for b in e.bounds)}
+        ranges = self._ranges(load, origin)
+        beyond = tuple(
+            Bound(index, 0, size)
+            for index, size in zip(indices, sizes, strict=True)
+            if index.terms not in known and index.terms and index.bounds(ranges)[1] >= size
+        )
+        return Guard(beyond, value, Const(0, self.dtype)) if beyond else value
+
+    def _ranges(self, load: Load, origin: dict[int, Index]) -> dict[str, int]:
+        whole = -(-self.axis.size // self.group) * self.group
+        ranges = {**self.stage.ranges, self.axis.name: whole}
+        found = {}
+        for d, index in origin.items():
+            low, high = load.indices[d].bounds(ranges)
+            found[str(index.terms[0][0])] = high - low + 1
+        return found
+
+
+def _guards(expr: Expr) -> list[Guard]:
+    return [e for e in walk(expr) if isinstance(e, Guard)]
+
+
+def _moved(bound: Bound, places: dict[Index, Index]) -> Bound:
+    """The same test on the copy's own axes."""
+    for index, place in places.items():
+        shift = (bound.index - index).constant
+        if shift is not None:
+            return Bound(place + shift, bound.low, bound.high)
+    msg = f"copied_data cannot follow the test of {bound.index}"
+    raise ScheduleError(msg)

@@ -1,0 +1,104 @@
+"""Instructions that a sum of products may use, and the phase that brings its data into their form."""
+
+from __future__ import annotations
+
+from compiler.instruction import INSTRUCTIONS, Instruction
+from compiler.loop.ir import LoopKind
+from compiler.scalar import loads
+from compiler.schedule.contraction import computes, group_axis, is_direct
+from compiler.schedule.copied_data import STAGE, TYPES, copied_data
+from compiler.schedule.steps import Algorithm, Bind, Fuse, Reorder, Split, Step
+from compiler.space.structure import crossing_axis, tile_axes
+from compiler.target import Target
+from compiler.workload.ir import Stage, Workload
+
+
+def instructions(workload: Workload, stage: Stage, target: Target) -> tuple[Instruction, ...]:
+    """Entries that the Target has and that compute what the stage says, the fastest first.
+
+    An entry counts with the share of its products that are not padding.
+    """
+    found: list[tuple[float, Instruction]] = []
+    for entry in INSTRUCTIONS.values():
+        factors = computes(workload, stage, entry) if entry.runs_on(target) else None
+        axis = None if factors is None else group_axis(stage, factors, entry.group)
+        if axis is not None and _lanes_differ(stage, workload, target, entry):
+            used = axis.size / (-(-axis.size // entry.group) * entry.group)
+            found.append((entry.products_per_step * used, entry))
+    return tuple(entry for _, entry in sorted(found, key=lambda pair: -pair[0]))
+
+
+def _lanes_differ(stage: Stage, workload: Workload, target: Target, entry: Instruction) -> bool:
+    """Whether the lanes share the data and each have weights of their own."""
+    factors = computes(workload, stage, entry)
+    if factors is None:
+        return False
+    vector = tile_axes(workload, workload.stages[-1], target, stage).vector.name
+    data = {n for load in loads(factors.data) for i in load.indices for n in i.names()}
+    weights = {n for i in factors.weights.indices for n in i.names()}
+    return vector in weights and vector not in data
+
+
+class DotPhases:
+    """The Workload as the instruction needs it, and the Steps around its register tile."""
+
+    def __init__(self, workload: Workload, entry: Instruction, target: Target) -> None:
+        """Copy the data first unless it lies in memory as the instruction reads it."""
+        self.entry, self._target = entry, target
+        self._copies = not self._direct(workload)
+        parameters = (TYPES.index(entry.left), entry.group)
+        self.workload = copied_data(workload, parameters) if self._copies else workload
+        self._algorithm = [Algorithm("copied_data", parameters)] if self._copies else []
+
+    @property
+    def stages(self) -> tuple[Stage, Stage]:
+        """The sum of products and the map that stores it."""
+        return self.workload.stages[-2], self.workload.stages[-1]
+
+    @property
+    def group_axis(self) -> str:
+        """The reduction axis that the instruction takes elements of side by side."""
+        factors = computes(self.workload, self.stages[0], self.entry)
+        found = None if factors is None else group_axis(self.stages[0], factors, self.entry.group)
+        if found is None:
+            msg = f"{self.entry.name} does not compute this workload"
+            raise ValueError(msg)
+        return found.name
+
+    def _direct(self, workload: Workload) -> bool:
+        stage, buffers = workload.stages[0], workload.buffers
+        factors = computes(workload, stage, self.entry)
+        axis = None if factors is None else group_axis(stage, factors, self.entry.group)
+        if factors is None or axis is None or axis.size % self.entry.group:
+            return False
+        if not is_direct(factors.data, self.entry.left, lambda name: buffers[name].dtype):
+            return False
+        (load,) = loads(factors.data)
+        return axis.name in load.indices[-1].names()
+
+    def before(self) -> list[Step]:
+        """The copy: rows shared out, the innermost dimension by whole vectors."""
+        if not self._copies:
+            return []
+        stage = self.workload.stages[0]
+        axes = tile_axes(self.workload, stage, self._target)
+        vector = axes.vector.name
+        across = crossing_axis(self.workload, stage, axes)
+        outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name != vector]
+        inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), f"{vector}.i"]
+        steps: list[Step] = [*self._algorithm, Split(STAGE, vector, axes.lanes)]
+        if across is not None:
+            steps.append(Split(STAGE, across, axes.lanes))
+        steps.append(Reorder(STAGE, (*outer, *inner)))
+        name = (outer or inner)[0]
+        for following in outer[1:]:
+            steps.append(Fuse(STAGE, name, following))
+            name = f"{name}*{following}"
+        steps.append(Bind(STAGE, name, LoopKind.PARALLEL))
+        if across is not None:
+            steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
+        return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]
+
+    def after(self) -> list[Step]:
+        """Nothing follows."""
+        return []

@@ -1,0 +1,221 @@
+"""Instructions: exact against NumPy in the interpreter everywhere, natively where this CPU has them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.codegen.llvm import emit_assembly
+from compiler.codegen.nest import emit_nest
+from compiler.dtype import DType
+from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
+from compiler.instruction import INSTRUCTIONS
+from compiler.loop.ir import LoopKind
+from compiler.loop.printer import print_nest
+from compiler.loop.simplify import simplify
+from compiler.pipeline import build_nest
+from compiler.schedule.lower import lower
+from compiler.schedule.primitives import apply_step, replay, states
+from compiler.schedule.schedule import Schedule, schedule_from_json, schedule_json
+from compiler.schedule.state import initial_state
+from compiler.schedule.steps import Algorithm, Bind, Pack, Reorder, Split, Step, Tensorize
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, Target, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.integers import SAFE, bf16_matmul, full_range, integer_convolution, integer_matmul
+
+Golden = Callable[[str, str], None]
+V4 = PRESETS["x86-64-v4"]
+
+WORKLOADS: dict[str, Workload] = {
+    "matmul": integer_matmul(7, 19, 10),
+    "matmul_small_weights": integer_matmul(7, 19, 10, bound=SAFE),
+    "matmul_signed": integer_matmul(5, 9, 7, data=DType.I8),
+    "matrix_vector": integer_matmul(1, 33, 12, bound=SAFE),
+    "convolution": integer_convolution(4, 6, 10, zero=7),
+    "convolution_small_weights": integer_convolution(5, 8, 17, bound=SAFE),
+    "convolution_three_channels": integer_convolution(4, 3, 9, zero=255, bound=SAFE),
+}
+
+
+def with_features(*features: str) -> Target:
+    return replace(V4, features=tuple(sorted({*V4.features, *features})))
+
+
+def schedule(workload: Workload, target: Target, instruction: str) -> Schedule:
+    space = build_space(workload, target, 1)
+    values = space.values(space.default)
+    choices = {knob.name: knob.choices for knob in space.knobs}
+    assert instruction in choices["instruction"]
+    rows = 2 if 2 in choices["rows"] else 1
+    return space.build({**values, "instruction": instruction, "rows": rows, "vectors": 1, "unroll": 1})
+
+
+def step_schedule() -> tuple[Step, ...]:
+    return (
+        Algorithm("copied_data", (2, 2)),
+        Split("anchor", "s1", 8),
+        Split("anchor", "r0", 2),
+        Reorder("anchor", ("s0", "s1.o", "r0.o", "r0.i", "s1.i")),
+        Bind("anchor", "s1.i", LoopKind.VECTOR),
+        Tensorize("anchor", "r0.i", "vpmaddwd.256"),
+        Pack("anchor", "c0"),
+    )
+
+
+def test_the_nest_after_every_step(golden: Golden) -> None:
+    texts = []
+    for step, state in states(integer_matmul(3, 16, 5), Schedule(step_schedule())):
+        if isinstance(step, Tensorize):
+            continue  # its constant is packed by the next step
+        nest = simplify(lower(state, "matmul"))
+        texts.append(f"# {step if step is not None else 'the plain nest'}\n{print_nest(nest)}")
+    golden("\n".join(texts), "schedule/tensorize_steps")
+
+
+def test_a_schedule_with_instructions_survives_json() -> None:
+    plan = Schedule(step_schedule())
+    assert schedule_from_json(schedule_json(plan)) == plan
+
+
+ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
+    "unknown instruction": ((Tensorize("anchor", "r0", "vpnonsense"),), "unknown instruction"),
+    "no vector loop": ((Tensorize("anchor", "r0", "vpmaddwd.256"),), "must be a vector of 8 lanes"),
+    "a loop of another length": (
+        (*step_schedule()[:2], Split("anchor", "r0", 3), *step_schedule()[3:6]),
+        "must reduce over 2 elements",
+    ),
+    "data of another type": (
+        (Algorithm("direct"), *step_schedule()[1:6]),
+        "copy it first",
+    ),
+    "lanes that read different data": (
+        (
+            Algorithm("copied_data", (2, 2)),
+            Split("anchor", "s0", 8),
+            Split("anchor", "r0", 2),
+            Reorder("anchor", ("s1", "s0.o", "r0.o", "r0.i", "s0.i")),
+            Bind("anchor", "s0.i", LoopKind.VECTOR),
+            Tensorize("anchor", "r0.i", "vpmaddwd.256"),
+        ),
+        "differs between lanes",
+    ),
+    "weights that may saturate": (
+        (
+            Split("anchor", "s1", 8),
+            Split("anchor", "r0", 4),
+            Reorder("anchor", ("s0", "s1.o", "r0.o", "r0.i", "s1.i")),
+            Bind("anchor", "s1.i", LoopKind.VECTOR),
+            Tensorize("anchor", "r0.i", "vpmaddubsw.256"),
+        ),
+        "its product is not one of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_what_is_not_legal_is_refused(name: str) -> None:
+    steps, text = ILLEGAL[name]
+    state = initial_state(integer_matmul(16, 16, 12))
+    for step in steps[:-1]:
+        state = apply_step(state, step)
+    with pytest.raises(ScheduleError, match=text):
+        apply_step(state, steps[-1])
+
+
+def test_a_constant_that_is_not_packed_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="pack it"):
+        lower(replay(integer_matmul(3, 16, 5), Schedule(step_schedule()[:-1])), "matmul")
+
+
+def cases() -> list[tuple[str, str]]:
+    target = with_features("avx512vnni", "avxvnni", "avx512bf16")
+    found = []
+    for name, workload in WORKLOADS.items():
+        knob = next(k for k in build_space(workload, target, 1).knobs if k.name == "instruction")
+        found += [(name, str(choice)) for choice in knob.choices if choice != "direct"]
+    return found
+
+
+@pytest.mark.parametrize(("name", "instruction"), cases())
+def test_the_interpreter_gives_what_numpy_gives(name: str, instruction: str) -> None:
+    workload = WORKLOADS[name]
+    target = with_features("avx512vnni", "avxvnni")
+    operands = full_range(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    got = run_interpreted(workload, schedule(workload, target, instruction), operands)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("name", "instruction"), cases())
+def test_machine_code_gives_what_numpy_gives(name: str, instruction: str) -> None:
+    if not INSTRUCTIONS[instruction].runs_on(native_target()):
+        pytest.skip(f"this CPU lacks one of {', '.join(INSTRUCTIONS[instruction].features)}")
+    workload = WORKLOADS[name]
+    operands = full_range(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    got = run_native(workload, schedule(workload, native_target(), instruction), operands)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_schedules_are_exact(seed: int) -> None:
+    rng = random.Random(seed)
+    size, ic, oc = rng.randint(2, 9), rng.randint(1, 21), rng.randint(1, 40)
+    bound = rng.choice((None, SAFE))
+    workload = rng.choice(
+        (integer_matmul(size, oc, ic, bound=bound), integer_convolution(size, ic, oc, zero=ic, bound=bound))
+    )
+    space = build_space(workload, native_target(), 2)
+    operands = full_range(workload, seed)
+    expected = reference_outputs(workload, operands)["y0"]
+    drawn = (space.sample(rng) for _ in range(100))
+    tensorized = [a for a in drawn if space.values(a)["instruction"] != "direct"][:3]
+    assert tensorized
+    for assignment in tensorized:
+        plan = space.schedule(assignment)
+        np.testing.assert_array_equal(run_native(workload, plan, operands, threads=2), expected)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "mnemonic", "vector"),
+    [
+        ("vpdpbusd.512", "vpdpbusd", "zmm"),
+        ("vpdpbusd.256", "vpdpbusd", "ymm"),
+        ("vpdpbusd.vex256", "vpdpbusd", "ymm"),
+        ("vpmaddwd.512", "vpmaddwd", "zmm"),
+        ("vpmaddubsw.256", "vpmaddubsw", "ymm"),
+    ],
+)
+def test_the_inner_loop_has_the_instruction(instruction: str, mnemonic: str, vector: str) -> None:
+    # With VNNI, LLVM makes vpdpwssd of vpmaddwd and the addition.
+    target = with_features("avx512vnni", "avxvnni") if mnemonic == "vpdpbusd" else V4
+    workload = integer_matmul(8, 64, 64, bound=SAFE)
+    nest = build_nest(workload, schedule(workload, target, instruction))
+    lines = [line for line in emit_assembly(emit_nest(nest, target), target).splitlines() if mnemonic in line]
+    assert lines
+    assert all(vector in line for line in lines)
+
+
+def test_bf16_products_use_their_instruction() -> None:
+    target = with_features("avx512bf16")
+    workload = bf16_matmul(6, 32, 24)
+    plan = schedule(workload, target, "vdpbf16ps.512")
+    assembly = emit_assembly(emit_nest(build_nest(workload, plan), target), target)
+    assert "vdpbf16ps" in assembly
+    operands = full_range(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_interpreted(workload, plan, operands), expected) < 1e-6
+
+
+def test_saturation_is_part_of_an_instructions_meaning() -> None:
+    entry = INSTRUCTIONS["vpmaddubsw.256"]
+    left, right = np.full(4, 255, np.uint8), np.full(4, 127, np.int8)
+    assert entry.evaluate(np.int32(5), left, right) == 5 + 2 * 32767
+    assert INSTRUCTIONS["vpdpbusd.512"].evaluate(np.int32(5), left, right) == 5 + 4 * 255 * 127
