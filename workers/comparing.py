@@ -78,9 +78,9 @@ def _compare(names: Sequence[str], modules: Sequence[Module], seed: int, seconds
 def _inputs(module: Module, seed: int) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     return {
-        spec.name: rng.standard_normal(spec.shape).astype(spec.dtype.numpy)
+        spec.name: rng.standard_normal(spec.sizes()).astype(spec.dtype.numpy)
         if spec.dtype.is_float
-        else rng.integers(0, 2, spec.shape).astype(spec.dtype.numpy)
+        else rng.integers(0, 2, spec.sizes()).astype(spec.dtype.numpy)
         for spec in module.inputs
     }
 

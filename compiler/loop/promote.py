@@ -46,10 +46,7 @@ def local_bytes(nest: LoopNest) -> int:
 
 
 def _bytes(buffer: Buffer) -> int:
-    count = buffer.dtype.size_bytes
-    for size in buffer.shape:
-        count *= size
-    return count
+    return buffer.elements * buffer.dtype.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
