@@ -2,7 +2,8 @@
 
 load_graph        compiler.frontend     read, check, decompose into index expressions
 lower             compiler.graph        named passes; then layouts, partition into Subgraphs
-build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, peel, promote
+lower_any_size    compiler.workload     the same for several sizes, generalised: a Program over symbols
+build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, settle, peel, promote
                   compiler.codegen      LLVM IR, object code
 compile_image     compiler.space        look every Workload up; a miss gets the analytic default
                   compiler.runtime      memory plan, packed constants, program and team: an Image
@@ -22,25 +23,36 @@ from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_assembly, emit_object
 from compiler.codegen.nest import emit_nest
 from compiler.codegen.team import check_team
+from compiler.errors import ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
 from compiler.loop.promote import promote
+from compiler.loop.settle import settle
 from compiler.loop.simplify import simplify
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
 from compiler.runtime.module import Module
+from compiler.schedule.legal import is_legal
 from compiler.schedule.lower import lower as lower_state
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import Found, ScheduleSource
 from compiler.space.rules import build_space
 from compiler.target import Target
+from compiler.workload.generalise import Values, sample_values
+from compiler.workload.generalise_program import (
+    check_outputs,
+    generalise_program,
+    refused_at,
+    with_constants_of,
+)
 from compiler.workload.ir import Workload
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
+from compiler.workload.specialise import nominal
 from compiler.workload.verify import verify_program
 
 if TYPE_CHECKING:
@@ -64,10 +76,42 @@ def lower(graph: Graph) -> Program:
     return program
 
 
+def lower_any_size(
+    model: str | Path | bytes | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Program:
+    """Read a model and lower it, once for all sizes of the input dimensions that neither it nor `shapes` fixes.
+
+    Raises ModelError, also where the model has no form that holds for all sizes.
+    """
+    from compiler.frontend.open_inputs import open_inputs
+
+    given = dict(shapes or {})
+    opened = open_inputs(model, given)
+    if not opened.symbols:
+        return lower(load_graph(model, given))
+
+    def graph_at(values: Values) -> Graph:
+        try:
+            return load_graph(model, given | opened.shapes_at(values))
+        except UnsupportedOperator:
+            raise
+        except ModelError as error:
+            raise refused_at(opened.symbols, values, error) from error
+
+    points = sample_values(opened.symbols)
+    programs = [lower(graph_at(points[0]))]
+    programs += [with_constants_of(programs[0], lower(graph_at(values))) for values in points[1:]]
+    common = generalise_program(programs, points, opened.symbols)
+    verify_program(common)
+    smallest = {symbol.name: symbol.low for symbol in opened.symbols}
+    check_outputs(common, graph_at(smallest).types(), smallest)
+    return common
+
+
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return promote(peel(simplify(nest)))
+    return promote(peel(settle(simplify(nest))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:
@@ -76,7 +120,8 @@ def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kern
     ir = emit_nest(nest, target)
     _dump(nest, ir, target)
     params = tuple(Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in nest.params)
-    return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extents)
+    symbols = tuple(symbol.name for symbol in nest.symbols)
+    return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extents, symbols)
 
 
 def compile_image(program: Program, target: Target, threads: int, source: ScheduleSource) -> Image:
@@ -112,7 +157,7 @@ def choose_schedules(
     weights = Counter(s.workload.digest for s in program.subgraphs)
     first = {s.workload.digest: s for s in reversed(program.subgraphs)}
     digests = list(weights)
-    answers = source.lookup([first[d].workload for d in digests], target, threads)
+    answers = look_up([first[d].workload for d in digests], target, threads, source)
     chosen = {}
     for digest, answer in zip(digests, answers, strict=True):
         workload, name = first[digest].workload, first[digest].name
@@ -122,6 +167,19 @@ def choose_schedules(
         lookup = TaskLookup(digest, name, weights[digest], found.lookup, found.expected_loss)
         chosen[digest] = Choice(workload, found, lookup)
     return chosen
+
+
+def look_up(
+    workloads: list[Workload], target: Target, threads: int, source: ScheduleSource
+) -> list[Found | None]:
+    """The source's answer for each Workload. Where one with symbols has none, that of its nominal sizes, if legal."""
+    answers = list(source.lookup(workloads, target, threads))
+    missed = [i for i, w in enumerate(workloads) if w.symbols and answers[i] is None]
+    samples = [nominal(workloads[i]) for i in missed]
+    for place, found in zip(missed, source.lookup(samples, target, threads) if samples else (), strict=True):
+        if found is not None and is_legal(workloads[place], found.schedule):
+            answers[place] = Found(found.schedule, "near")
+    return answers
 
 
 def default_schedule(workload: Workload, target: Target, threads: int) -> Schedule:

@@ -1,15 +1,21 @@
 """Extents: affine expressions over named symbols such as a batch or a sequence length.
 
-A static model has no symbols and all its extents are constants. Schedules are made for constants: `specialise` a
-Graph or a Workload first (substitution of every symbol), then split, tile and build.
+A static model has no symbols and all its extents are constants. What is decided by numbers (layouts, fusion, tiles) is
+decided for the `nominal` value of each symbol; the code that comes of it holds for its whole range.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.errors import InputError
 from compiler.index import Index
+
+Size = int | Index
+"""A number, or an expression over symbols that is not constant."""
+
+_NOMINAL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,11 @@ class Symbol:
     low: int = 1
     high: int = 2**31 - 1
     hints: tuple[int, ...] = ()
+
+    @property
+    def nominal(self) -> int:
+        """The value for which schedules are chosen: the first hint, else a small batch within the range."""
+        return self.hints[0] if self.hints else max(self.low, min(self.high, _NOMINAL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +60,69 @@ def static(extent: Index, what: str) -> int:
         )
         raise InputError(msg)
     return value
+
+
+def as_size(extent: Index) -> Size:
+    """The number where the extent is one, else the expression."""
+    value = extent.constant
+    return extent if value is None else value
+
+
+def size_at(size: Size, values: Mapping[str, int]) -> int:
+    """The number under values of the symbols; raises InputError where one is missing."""
+    if isinstance(size, int):
+        return size
+    return static(size.substitute({name: Index.of(value) for name, value in values.items()}), "a tensor")
+
+
+def product(extents: Iterable[Index]) -> Index:
+    """Product of extents; raises InputError where it is not affine, because two of them are symbolic."""
+    total = Index.of(1)
+    for extent in extents:
+        if extent.constant is not None:
+            total *= extent.constant
+        elif total.constant is not None:
+            total = extent * total.constant
+        else:
+            msg = f"the sizes {total} and {extent} are multiplied; give one of them a value with --shape NAME=1,128"
+            raise InputError(msg)
+    return total
+
+
+def divides(factor: int, extent: Index) -> bool:
+    """Whether the extent is a multiple of the factor, whatever its symbols are."""
+    return extent.const % factor == 0 and all(
+        coefficient % factor == 0 and isinstance(atom, str) for atom, coefficient in extent.terms
+    )
+
+
+def ceiling(extent: Index, factor: int) -> Index:
+    """The extent divided by a positive number, rounded up."""
+    if all(coefficient % factor == 0 for _, coefficient in extent.terms):
+        whole = extent - extent.const
+        return whole // factor + -(-extent.const // factor)
+    return (extent + (factor - 1)) // factor
+
+
+def corners(symbols: Iterable[Symbol]) -> list[dict[str, int]]:
+    """Every combination of the ends of the ranges; one empty combination where there are no symbols."""
+    found: list[dict[str, int]] = [{}]
+    for symbol in symbols:
+        ends = dict.fromkeys((symbol.low, symbol.high))
+        found = [{**values, symbol.name: end} for values in found for end in ends]
+    return found
+
+
+def ranges_of(symbols: Iterable[Symbol]) -> dict[str, int]:
+    """Ranges of symbols for `Index.bounds`, counted from 0 like all ranges."""
+    return {symbol.name: symbol.high + 1 for symbol in symbols}
+
+
+def row_major(shape: tuple[Size, ...], what: str) -> tuple[int, ...]:
+    """Strides in elements of a row-major buffer; raises InputError where an extent but the first is symbolic."""
+    strides, step = [], 1
+    for place in reversed(range(len(shape))):
+        strides.append(step)
+        if place:
+            step *= static(Index.of(shape[place]), f"dimension {place} of {what}")
+    return tuple(reversed(strides))

@@ -72,7 +72,7 @@ def compile(
     Takes the same arguments, and raises the same errors, as `tune`. Close the Module after use.
     """
     options = make_options(target, threads, shapes, error_budget, database)
-    return build_module(read_program(model, options), options)
+    return build_module(read_program(model, options, any_size=True), options)
 
 
 def load(path: str | Path) -> Module:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compiler.errors import InputError, NotTuned, TargetError
-from compiler.pipeline import compile_image, load_graph, lower
+from compiler.pipeline import compile_image, load_graph, look_up, lower, lower_any_size
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
 from compiler.schedule.source import ScheduleSource
@@ -93,8 +93,15 @@ def checked_number(name: str, value: object, below: float = math.inf) -> float:
     return float(value)
 
 
-def read_program(model: str | Path | bytes | ModelProto, options: BuildOptions) -> Program:
-    """Check the model and split it into Subgraphs; raises ModelError."""
+def read_program(
+    model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool = False
+) -> Program:
+    """Check the model and split it into Subgraphs; raises ModelError.
+
+    `any_size`: input dimensions that are left open become symbols; otherwise they are an error.
+    """
+    if any_size:
+        return lower_any_size(model, options.shapes)
     return lower(load_graph(model, options.shapes))
 
 
@@ -130,7 +137,7 @@ def open_log(database: str | None) -> Iterator[SqlTuningLog]:
 def _require_records(program: Program, options: BuildOptions, source: ScheduleSource) -> None:
     names = {s.workload.digest: s.name for s in program.subgraphs}
     workloads = list({s.workload.digest: s.workload for s in program.subgraphs}.values())
-    answers = source.lookup(workloads, options.target, options.threads)
+    answers = look_up(workloads, options.target, options.threads, source)
     missing = [names[w.digest] for w, found in zip(workloads, answers, strict=True) if found is None]
     if not missing:
         return

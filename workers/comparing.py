@@ -84,7 +84,7 @@ def _compare(names: Sequence[str], modules: Sequence[Module], seed: int, seconds
 def _inputs(module: Module, seed: int) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     return {
-        spec.name: rng.standard_normal(spec.shape).astype(spec.dtype.numpy)
+        spec.name: rng.standard_normal(spec.sizes()).astype(spec.dtype.numpy)
         if spec.dtype.is_float
         else _whole_numbers(rng, spec)
         for spec in module.inputs
@@ -94,7 +94,7 @@ def _inputs(module: Module, seed: int) -> dict[str, Array]:
 def _whole_numbers(rng: np.random.Generator, spec: TensorSpec) -> Array:
     """Over the range of small types; 0 and 1 for wide ones, which are masks and indices more often than data."""
     low, high = spec.dtype.limits if spec.dtype.size_bytes < DType.I32.size_bytes else (0, 1)
-    return rng.integers(low, high, spec.shape, endpoint=True).astype(spec.dtype.numpy)
+    return rng.integers(low, high, spec.sizes(), endpoint=True).astype(spec.dtype.numpy)
 
 
 def _alternate(

@@ -39,7 +39,7 @@ def _sizes(target: Target, threads: int) -> list[tuple[int, int]]:
 
 
 def _best_s(kernel: Kernel, threads: int) -> float:
-    arrays = [np.ones(param.shape, param.dtype.numpy) for param in kernel.params]
+    arrays = [np.ones(param.sizes(), param.dtype.numpy) for param in kernel.params]
     pointers = [array.ctypes.data for array in arrays]
     with closing(LoadedKernel(kernel, threads)) as loaded:
         once_ns = max(1, loaded.time_ns(pointers, 1))

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 class Emitter:
     """Collects the body of one function."""
 
-    def __init__(self) -> None:
-        """Start in the entry block."""
+    def __init__(self, prefix: str = "") -> None:
+        """Start in the entry block; `prefix`: of all names, where several emitters write one function."""
+        self._prefix = prefix
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.declarations: set[str] = set()
@@ -27,7 +28,7 @@ class Emitter:
     def name(self, hint: str = "v") -> str:
         """A fresh SSA name."""
         self._count += 1
-        return f"%{hint}{self._count}"
+        return f"%{self._prefix}{hint}{self._count}"
 
     def emit(self, text: str) -> None:
         """Append an instruction without a result."""

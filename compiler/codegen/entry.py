@@ -48,7 +48,7 @@ class Entry(Protocol):
         """Definitions of shared buffers, and the pointer to each; raises CompileError where there is no such memory."""
         ...
 
-    def head(self, symbol: str, pointers: Sequence[str], body: Stmt) -> str:
+    def head(self, symbol: str, params: Sequence[str], body: Stmt) -> str:
         """The head of a phase's function; raises CompileError where the Target cannot carry out its loops."""
         ...
 

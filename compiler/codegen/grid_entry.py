@@ -70,7 +70,7 @@ class GridEntry:
     def own_buffers(self, nest: LoopNest) -> tuple[list[str], Mapping[str, str]]:
         """Shared buffers as variables of the module."""
         shared = [b for b in nest.buffers if b.scope == "shared"]
-        needed = sum(prod(b.shape) * b.dtype.size_bytes for b in shared)
+        needed = sum(b.elements * b.dtype.size_bytes for b in shared)
         if needed > self._target.l1_bytes:
             msg = (
                 f"kernel {nest.name} shares {needed} bytes in a block, {self._target.name} has "
@@ -88,7 +88,7 @@ class GridEntry:
         lines = [f"{names[b.name]} = internal {place} global {_array(b)} undef, align 16" for b in shared]
         return lines, {n: f"addrspacecast (ptr {place} {at} to ptr)" for n, at in names.items()}
 
-    def head(self, symbol: str, pointers: Sequence[str], body: Stmt) -> str:
+    def head(self, symbol: str, params: Sequence[str], body: Stmt) -> str:
         """The pointers alone, and the size of a block."""
         threads = launch(body).threads
         if prod(threads) > self._target.grid_threads:
@@ -98,7 +98,7 @@ class GridEntry:
             )
             raise CompileError(msg)
         size = ",".join(map(str, threads))
-        return f'define ptx_kernel void @{symbol}({", ".join(pointers)}) #0 "nvvm.reqntid"="{size}"'
+        return f'define ptx_kernel void @{symbol}({", ".join(params)}) #0 "nvvm.reqntid"="{size}"'
 
     def root(self, walker: Walker, body: Stmt) -> None:
         """The iterations of this block, and in them those of this thread."""
@@ -207,4 +207,4 @@ def _depth(stmt: Stmt, kind: LoopKind) -> int:
 
 
 def _array(buffer: Buffer) -> str:
-    return f"[{prod(buffer.shape)} x {llvm_type(buffer.dtype, 0)}]"
+    return f"[{buffer.elements} x {llvm_type(buffer.dtype, 0)}]"

@@ -2,22 +2,27 @@
 
 The object defines one function per phase and needs nothing but libm:
 
-    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t begin, int64_t end)        the first phase; the next are SYMBOL_1, ...
+    void SYMBOL(T0 *p0, T1 *p1, ..., int64_t n0, ..., int64_t begin, int64_t end)
 
-One pointer per Param, in order, then the share of the phase's parallel loop (0 .. its extent) that this caller
+for the first phase; the next are SYMBOL_1, ... One pointer per Param, in order, then the value of each symbol of the
+Workload (a static one has none), then the share of the phase's parallel loop (0 .. its extent) that this caller
 computes. Shares that cover the range without overlap may run at the same time on several threads; a phase starts when
 the one before it has ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from compiler.dtype import DType
+from compiler.index import Index, index_from_json, index_json
 from compiler.packing import Packing, Role, Transform
+from compiler.symbol import Size, as_size, product, size_at
+
+_NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +31,39 @@ class Param:
 
     name: str
     role: Role
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: DType
     packing: Packing | None = None
 
+    def sizes(self, values: Mapping[str, int] = _NO_SYMBOLS) -> tuple[int, ...]:
+        """The shape under values of the kernel's symbols; raises InputError where one is missing."""
+        return tuple(size_at(size, values) for size in self.shape)
+
+    @property
+    def extent_bytes(self) -> Index:
+        """Bytes behind the pointer, over the kernel's symbols."""
+        return product(Index.of(size) for size in self.shape) * self.dtype.size_bytes
+
     @property
     def size_bytes(self) -> int:
-        """Bytes behind the pointer."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.size_bytes
+        """Bytes behind the pointer; raises InputError where they depend on symbols."""
+        return size_at(self.extent_bytes, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Machine code of one Subgraph under one Schedule; `parallel_extents` has one extent per phase."""
+    """Machine code of one Subgraph under one Schedule.
+
+    Attributes:
+        parallel_extents: of each phase, over the symbols.
+        symbols: in the order in which the functions take their values.
+    """
 
     symbol: str
     object_code: bytes
     params: tuple[Param, ...]
-    parallel_extents: tuple[int, ...]
+    parallel_extents: tuple[Size, ...]
+    symbols: tuple[str, ...] = ()
 
     def phase_symbol(self, phase: int) -> str:
         """Name of a phase's function."""
@@ -59,12 +79,13 @@ def kernel_json(kernel: Kernel) -> dict[str, Any]:
     """JSON form of everything but the object code."""
     return {
         "symbol": kernel.symbol,
-        "parallel_extents": list(kernel.parallel_extents),
+        "parallel_extents": [index_json(Index.of(n)) for n in kernel.parallel_extents],
+        "symbols": list(kernel.symbols),
         "params": [
             {
                 "name": p.name,
                 "role": p.role,
-                "shape": list(p.shape),
+                "shape": [index_json(Index.of(n)) for n in p.shape],
                 "dtype": p.dtype.value,
                 "packing": None if p.packing is None else _packing_json(p.packing),
             }
@@ -79,7 +100,8 @@ def kernel_from_json(data: Any, object_code: bytes) -> Kernel:
         symbol=str(data["symbol"]),
         object_code=object_code,
         params=tuple(_param_from_json(p) for p in data["params"]),
-        parallel_extents=tuple(int(n) for n in data["parallel_extents"]),
+        parallel_extents=tuple(as_size(index_from_json(n)) for n in data["parallel_extents"]),
+        symbols=tuple(str(name) for name in data.get("symbols", ())),
     )
 
 
@@ -108,4 +130,5 @@ def _packing_from_json(data: Any) -> Packing:
 
 def _param_from_json(data: Any) -> Param:
     packing = None if data["packing"] is None else _packing_from_json(data["packing"])
-    return Param(str(data["name"]), data["role"], tuple(data["shape"]), DType(data["dtype"]), packing)
+    shape = tuple(as_size(index_from_json(n)) for n in data["shape"])
+    return Param(str(data["name"]), data["role"], shape, DType(data["dtype"]), packing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import assert_never
 
 from compiler.codegen.emitter import Emitter
@@ -58,6 +59,7 @@ class _Phase:
         self._pointers |= {b.name: self._local(b, target) for b in nest.buffers if b.scope == "local"}
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
         self._values = Values(self._out, target, nest.by_name, {**self._pointers, **own}, written)
+        self._sizes = {symbol.name: f"%size{i}" for i, symbol in enumerate(nest.symbols)}
         self._stores: dict[int, tuple[Store, Load]] = {}
         self._loops = 0
 
@@ -67,17 +69,20 @@ class _Phase:
 
     def _local(self, buffer: Buffer, target: Target) -> str:
         """Memory of this thread, on its stack."""
-        count = buffer.strides[0] * buffer.shape[0] if buffer.shape else 1
-        return self._out.alloca(f"[{count} x {llvm_type(buffer.dtype, 0)}]", target.vector_bytes)
+        return self._out.alloca(f"[{buffer.elements} x {llvm_type(buffer.dtype, 0)}]", target.vector_bytes)
 
     def function(self, entry: Entry, symbol: str, body: Stmt) -> str:
-        entry.root(self._walker(), body)
+        with ExitStack() as stack:
+            for name, ssa in self._sizes.items():
+                stack.enter_context(self._values.indices.variable(name, ssa))
+            entry.root(self._walker(), body)
         self._out.emit("ret void")
-        pointers = [
+        params = [
             f"ptr noalias nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
             for b in self._nest.params
         ]
-        head = f"{entry.head(symbol, pointers, body)} {{\nentry:"
+        params += [f"i64 {ssa}" for ssa in self._sizes.values()]
+        head = f"{entry.head(symbol, params, body)} {{\nentry:"
         return "\n".join([head, *self._out.allocas, *self._out.lines, "}"])
 
     def _walker(self) -> Walker:
@@ -129,6 +134,8 @@ class _Phase:
         bound = self._values.indices.number(self._values.indices.linear(extent.bound), 0)
         if isinstance(bound, int):
             return max(0, min(extent.limit, bound))
+        if extent.bound.names() <= self._sizes.keys():
+            return bound  # the limit is what the symbols' ranges make of it
         self._out.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
         return self._out.value(f"call i64 @llvm.smin.i64(i64 {bound}, i64 {extent.limit})")
 

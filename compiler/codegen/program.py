@@ -2,34 +2,53 @@
 
     void  program(team, table, id, size)    the share of member `id` of `size`
 
-`table` is an array of pointers; each Call names the slots that hold its buffers. The team enters the whole program
+`table` is an array of pointers; each Call names the slots that hold its buffers, and those that hold the values of its
+symbols (as numbers: a static program has none). The team enters the whole program
 together and meets at a barrier after each kernel (SPMD); every member computes its static share of the parallel loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.indices import Indices
 from compiler.codegen.kernel import Kernel
+from compiler.index import Index
+from compiler.symbol import Size
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One phase of a kernel: its symbol, the table's slot of each pointer, and its parallel extent."""
+    """One phase of a kernel.
+
+    Attributes:
+        symbol: name of the function.
+        slots: the table's slot of each pointer.
+        parallel_extent: of the loop that is shared out, over the names in `sizes`.
+        sizes: the table's slot of each of the kernel's symbols, in the kernel's order.
+    """
 
     symbol: str
     slots: tuple[int, ...]
-    parallel_extent: int
+    parallel_extent: Size
+    sizes: tuple[tuple[str, int], ...] = ()
 
 
 def phase_calls(kernel: Kernel, slots: tuple[int, ...]) -> tuple[Call, ...]:
-    """The Calls that run a kernel once."""
-    return tuple(Call(kernel.phase_symbol(i), slots, n) for i, n in enumerate(kernel.parallel_extents))
+    """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols."""
+    count = len(kernel.params)
+    sizes = tuple(zip(kernel.symbols, slots[count:], strict=True))
+    return tuple(
+        Call(kernel.phase_symbol(i), slots[:count], n, sizes) for i, n in enumerate(kernel.parallel_extents)
+    )
 
 
 def emit_program(calls: tuple[Call, ...]) -> str:
     """The program's IR module."""
-    declared = {f"declare void @{c.symbol}({', '.join(['ptr'] * len(c.slots))}, i64, i64)" for c in calls}
+    declared = {f"declare void @{c.symbol}({', '.join(_types(c))})" for c in calls}
     return "\n".join([*sorted(declared), "declare void @team_barrier(ptr)", _program(calls)])
 
 
@@ -38,21 +57,36 @@ def _program(calls: tuple[Call, ...]) -> str:
     for number, call in enumerate(calls):
         if number:
             lines.append("  call void @team_barrier(ptr %team)")
-        lines += _share(number, call.parallel_extent)
+        sizes = {name: f"%n{number}.{place}" for place, (name, _) in enumerate(call.sizes)}
+        for name, slot in call.sizes:
+            lines.append(f"  {sizes[name]}.p = getelementptr i64, ptr %table, i64 {slot}")
+            lines.append(f"  {sizes[name]} = load i64, ptr {sizes[name]}.p, align 8")
+        lines += _share(number, call.parallel_extent, sizes)
         arguments = []
         for place, slot in enumerate(call.slots):
             name = f"%k{number}.{place}"
             lines.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {slot}")
             lines.append(f"  {name} = load ptr, ptr {name}.p")
             arguments.append(f"ptr {name}")
-        arguments += [f"i64 %begin{number}", f"i64 %end{number}"]
+        arguments += [f"i64 {size}" for size in (*sizes.values(), f"%begin{number}", f"%end{number}")]
         lines.append(f"  call void @{call.symbol}({', '.join(arguments)})")
     return "\n".join([*lines, "  ret void", "}", ""])
 
 
-def _share(number: int, extent: int) -> list[str]:
-    """Member `id` of `size` computes extent*id/size .. extent*(id+1)/size."""
+def _types(call: Call) -> list[str]:
+    return ["ptr"] * len(call.slots) + ["i64"] * (len(call.sizes) + 2)
+
+
+def _share(number: int, size: Size, values: Mapping[str, str]) -> list[str]:
+    """Member `id` of `size` computes extent*id/size .. extent*(id+1)/size; `values`: SSA name of each symbol."""
+    out = Emitter(prefix=f"share{number}.")
+    indices = Indices(out)
+    with ExitStack() as stack:
+        for name, ssa in values.items():
+            stack.enter_context(indices.variable(name, ssa))
+        extent = indices.number(indices.linear(Index.of(size)), 0)
     return [
+        *out.lines,
         f"  %b{number}.n = mul i64 {extent}, %id",
         f"  %begin{number} = udiv i64 %b{number}.n, %size",
         f"  %e{number}.n = add i64 %b{number}.n, {extent}",

@@ -15,7 +15,7 @@ _VECTOR_WIDTH = {"x86_64": ("prefer-vector-width", "min-legal-vector-width")}
 
 
 class TeamEntry:
-    """Functions with a range: void SYMBOL(pointers ..., int64_t begin, int64_t end)."""
+    """Functions with a range: void SYMBOL(pointers ..., sizes ..., int64_t begin, int64_t end)."""
 
     def __init__(self, target: Target) -> None:
         """Choose the attributes."""
@@ -40,9 +40,9 @@ class TeamEntry:
             raise CompileError(msg)
         return [], {}
 
-    def head(self, symbol: str, pointers: Sequence[str], body: Stmt) -> str:
-        """The pointers, then the share."""
-        return f"define void @{symbol}({', '.join(pointers)}, i64 %begin, i64 %end) #0"
+    def head(self, symbol: str, params: Sequence[str], body: Stmt) -> str:
+        """The pointers and sizes, then the share."""
+        return f"define void @{symbol}({', '.join(params)}, i64 %begin, i64 %end) #0"
 
     def root(self, walker: Walker, body: Stmt) -> None:
         """The parallel loop over this caller's share; without one, the whole body belongs to share 0."""

@@ -21,6 +21,12 @@ def input_types(graph: onnx.GraphProto) -> dict[str, DType]:
     return {info.name: _type(info) for info in graph.input}
 
 
+def input_dims(graph: onnx.GraphProto) -> dict[str, Dims | None]:
+    """What the model says about the shape of every input that has no initialiser."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return {info.name: _dims(info) for info in graph.input if info.name not in constants}
+
+
 def input_shapes(graph: onnx.GraphProto, given: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Shape of every input that has no initialiser, in the model's order.
 

@@ -10,24 +10,31 @@ import numpy as np
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
 from compiler.scalar import OPS, Apply, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.symbol import size_at
 
 Env = dict[str, int]
 
 
-def interpret(nest: LoopNest, arrays: Mapping[str, np.ndarray]) -> None:
+def interpret(
+    nest: LoopNest, arrays: Mapping[str, np.ndarray], values: Mapping[str, int] | None = None
+) -> None:
     """Run the nest on arrays of the buffers' shapes, by name (constants already packed); outputs are written.
+
+    `values`: of the nest's symbols.
 
     Buffers of the nest's own are made here. Arithmetic is NumPy's, in the arrays' types.
     """
     memory: dict[str, np.ndarray] = dict(arrays)
+    env = dict(values or {})
     for buffer in nest.buffers:
+        shape = tuple(size_at(size, env) for size in buffer.shape)
         if buffer.name not in memory:
-            memory[buffer.name] = np.zeros(buffer.shape, buffer.dtype.numpy)
-        if memory[buffer.name].shape != buffer.shape:
-            msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {buffer.shape}"
+            memory[buffer.name] = np.zeros(shape, buffer.dtype.numpy)
+        if memory[buffer.name].shape != shape:
+            msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {shape}"
             raise ValueError(msg)
     with np.errstate(all="ignore"):
-        _run(nest.body, {}, memory)
+        _run(nest.body, env, memory)
 
 
 def _count(extent: Extent, env: Env) -> int:

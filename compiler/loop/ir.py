@@ -1,6 +1,6 @@
 """The loop nest: a Workload with all decisions made, ready to become machine code.
 
-    nest    ::= LoopNest(name, buffers, body)
+    nest    ::= LoopNest(name, buffers, body, symbols)
     stmt    ::= For(var, extent, kind, body)        var runs over 0 .. extent - 1
               | Let(var, value, extent, body)       a name for an index that lies in 0 .. extent - 1
               | If(condition, then, otherwise)      condition: a Bound on an index
@@ -15,6 +15,9 @@ values only between a store and a load in the same iteration of the loops around
 whose every access is at a constant place, so that it needs no memory. A CPU uses serial, parallel, vector and unrolled
 loops, and global, local and register buffers; block, thread and shared are for GPUs. A vector loop's limit is the
 vector length; where its extent is smaller the rest of the lanes is masked.
+
+An extent may depend on symbols, whose values a kernel gets when it runs; so may the first dimension of a buffer. Where
+the bound has symbols only, the limit is the largest value that their ranges allow.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from compiler.dtype import DType
 from compiler.index import Index
 from compiler.packing import Packing, Role
 from compiler.scalar import Bound, Expr
+from compiler.symbol import Size, Symbol, as_size, product, row_major, size_at
 
 
 class LoopKind(enum.StrEnum):
@@ -80,7 +84,7 @@ class Buffer:
     """Memory that a nest reads or writes; `role` is None for buffers of its own."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: DType
     scope: Scope = "global"
     role: Role | None = None
@@ -89,11 +93,12 @@ class Buffer:
     @property
     def strides(self) -> tuple[int, ...]:
         """Row-major strides in elements."""
-        strides, step = [], 1
-        for size in reversed(self.shape):
-            strides.append(step)
-            step *= size
-        return tuple(reversed(strides))
+        return row_major(self.shape, self.name)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; raises InputError where it depends on symbols."""
+        return size_at(product(Index.of(size) for size in self.shape), {})
 
     def flat(self, indices: tuple[Index, ...]) -> Index:
         """Offset in elements of the element at these indices."""
@@ -158,6 +163,7 @@ class LoopNest:
     name: str
     buffers: tuple[Buffer, ...]
     body: Stmt
+    symbols: tuple[Symbol, ...] = ()
 
     @property
     def by_name(self) -> dict[str, Buffer]:
@@ -177,11 +183,16 @@ class LoopNest:
         return roots if shared else (self.body,)
 
     @property
-    def parallel_extents(self) -> tuple[int, ...]:
+    def parallel_extents(self) -> tuple[Size, ...]:
         """Iterations of the parallel loop of each phase, 1 where there is none."""
         return tuple(
-            p.extent.limit if isinstance(p, For) and p.kind is LoopKind.PARALLEL else 1 for p in self.phases
+            _iterations(p.extent) if isinstance(p, For) and p.kind is LoopKind.PARALLEL else 1
+            for p in self.phases
         )
+
+
+def _iterations(size: Extent) -> Size:
+    return size.limit if size.bound is None else as_size(size.bound)
 
 
 def block(*statements: Stmt) -> Stmt:

@@ -6,6 +6,7 @@ Where the extent of a vector or unrolled loop, or the test of a guard, is differ
 
 so that both have constant extents: full tiles run without masks, edge tiles with constant ones, never in scalar code.
 The first iteration gets code of its own where a guard is different there (the left border of a padded window).
+Extents over symbols are settled before (compiler.loop.settle).
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ from compiler.loop.ir import (
 )
 from compiler.loop.simplify import decide, simplify_extent, simplify_statement, substitute_statement
 from compiler.scalar import Bound, Guard, walk
+from compiler.symbol import ranges_of
 
 _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
 
 
 def peel(nest: LoopNest) -> LoopNest:
     """Peel every loop that needs it. The nest must be simplified."""
-    body = _peel(nest.body, {})
-    return nest if body is nest.body else replace(nest, body=simplify_statement(body, {}))
+    ranges = ranges_of(nest.symbols)
+    body = _peel(nest.body, ranges)
+    return nest if body is nest.body else replace(nest, body=simplify_statement(body, ranges))
 
 
 def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:

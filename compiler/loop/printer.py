@@ -11,10 +11,11 @@ from compiler.scalar import expr_text
 def print_nest(nest: LoopNest) -> str:
     """The whole nest: its buffers, then its statements."""
     lines = [f"nest {nest.name}"]
+    lines += [f"  symbol {s.name} in {s.low}..{s.high}" for s in nest.symbols]
     for b in nest.buffers:
         role = b.role or b.scope
         packed = f" packed from {list(b.packing.coefficients)}" if b.packing is not None else ""
-        lines.append(f"  {role} {b.name}: {b.dtype.value}{list(b.shape)}{packed}")
+        lines.append(f"  {role} {b.name}: {b.dtype.value}[{', '.join(map(str, b.shape))}]{packed}")
     return "\n".join(lines + _lines(nest.body, 1)) + "\n"
 
 

@@ -54,15 +54,15 @@ def local_bytes(nest: LoopNest) -> int:
 
 
 def _padded(buffer: Buffer, lanes: int) -> Buffer:
-    last = -(-buffer.shape[-1] // lanes) * lanes
+    columns = buffer.shape[-1]
+    if not isinstance(columns, int):
+        return buffer
+    last = -(-columns // lanes) * lanes
     return buffer if last == buffer.shape[-1] else replace(buffer, shape=(*buffer.shape[:-1], last))
 
 
 def _bytes(buffer: Buffer) -> int:
-    count = buffer.dtype.size_bytes
-    for size in buffer.shape:
-        count *= size
-    return count
+    return buffer.elements * buffer.dtype.size_bytes
 
 
 @dataclass(frozen=True, slots=True)

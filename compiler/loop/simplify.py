@@ -13,11 +13,12 @@ from compiler.index import Index
 from compiler.loop.ir import ROOT_KINDS, Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
 from compiler.loop.ir import extent as make_extent
 from compiler.scalar import Bound, Expr, Guard, map_indices, rewrite
+from compiler.symbol import ranges_of
 
 
 def simplify(nest: LoopNest) -> LoopNest:
     """Simplify the whole nest."""
-    body = simplify_statement(nest.body, {})
+    body = simplify_statement(nest.body, ranges_of(nest.symbols))
     return nest if body is nest.body else replace(nest, body=body)
 
 

@@ -18,7 +18,10 @@ import numpy as np
 from compiler.codegen.kernel import kernel_from_json, kernel_json
 from compiler.dtype import DType
 from compiler.errors import InputError
+from compiler.index import Index, index_from_json, index_json
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
+from compiler.runtime.memory_plan import Life
+from compiler.symbol import Symbol, as_size
 from compiler.target import target_from_json, target_json
 
 MAGIC = b"LUTHIER1"
@@ -95,6 +98,8 @@ def _header(image: Image) -> dict[str, Any]:
         "constants": [[list(a.shape), DType.from_numpy(a.dtype).value] for a in image.constants],
         "arena_bytes": image.arena_bytes,
         "zeroed_bytes": image.zeroed_bytes,
+        "symbols": [[s.name, s.low, s.high, list(s.hints)] for s in image.symbols],
+        "lives": [[v.value, v.first, v.last, index_json(v.size_bytes), v.border] for v in image.lives],
         "lookups": [[t.workload, t.name, t.weight, t.lookup, t.expected_loss] for t in image.lookups],
     }
 
@@ -129,13 +134,15 @@ def _image(header: dict[str, Any], body: memoryview, start: int) -> Image:
         arena_bytes=header["arena_bytes"],
         zeroed_bytes=header["zeroed_bytes"],
         lookups=tuple(TaskLookup(*row) for row in header["lookups"]),
+        symbols=tuple(Symbol(name, low, high, tuple(hints)) for name, low, high, hints in header["symbols"]),
+        lives=tuple(Life(value, a, b, index_from_json(size), n) for value, a, b, size, n in header["lives"]),
     )
 
 
 def _spec_json(spec: TensorSpec) -> list[Any]:
-    return [spec.name, list(spec.shape), spec.dtype.value]
+    return [spec.name, [index_json(Index.of(n)) for n in spec.shape], spec.dtype.value]
 
 
 def _spec(data: Any) -> TensorSpec:
     name, shape, dtype = data
-    return TensorSpec(name, tuple(shape), DType(dtype))
+    return TensorSpec(name, tuple(as_size(index_from_json(n)) for n in shape), DType(dtype))

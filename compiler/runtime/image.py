@@ -1,31 +1,46 @@
 """Image: a compiled model as plain data, before it is loaded into a process or after it was saved.
 
-image ::= Image(inputs, outputs, target, threads, kernels, program, team, calls, slots, constants, memory, lookups)
-slot  ::= Slot(kind, where)     kind: input | output | constant (number), arena | zeroed (byte offset)
+image ::= Image(inputs, outputs, target, threads, kernels, program, team, calls, slots, constants, memory, lookups,
+                symbols, lives)
+slot  ::= Slot(kind, where)     kind: input | output | constant (number), arena | zeroed (byte offset),
+                                      planned (number of a life), symbol (number)
+
+A static model has its memory planned (arena, zeroed). One with symbols has the lives of its values instead, which are
+placed for the sizes of each run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from compiler.codegen.kernel import Kernel
 from compiler.dtype import DType
+from compiler.runtime.memory_plan import Life
 from compiler.schedule.source import Lookup
+from compiler.symbol import Size, Symbol, size_at
 from compiler.target import Target
 
-SlotKind = Literal["input", "output", "constant", "arena", "zeroed"]
+_NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
+
+SlotKind = Literal["input", "output", "constant", "arena", "zeroed", "planned", "symbol"]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input or output: its name, shape and element type."""
+    """An input or output: its name, shape and element type. An open dimension is an expression over symbols."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     dtype: DType
+
+    def sizes(self, values: Mapping[str, int] = _NO_SYMBOLS) -> tuple[int, ...]:
+        """The shape under values of the symbols; raises InputError where one is missing."""
+        return tuple(size_at(size, values) for size in self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +56,7 @@ class TaskLookup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One pointer of the program's table."""
+    """One entry of the program's table: a pointer, or the value of a symbol."""
 
     kind: SlotKind
     where: int
@@ -49,7 +64,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One call of the program: the kernel, its slots, and for people the Subgraph's name."""
+    """One call of the program: the kernel, its slots (pointers, then symbols), and for people the Subgraph's name."""
 
     symbol: str
     slots: tuple[int, ...]
@@ -74,3 +89,5 @@ class Image:
     arena_bytes: int
     zeroed_bytes: int
     lookups: tuple[TaskLookup, ...]
+    symbols: tuple[Symbol, ...] = ()
+    lives: tuple[Life, ...] = ()

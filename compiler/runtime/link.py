@@ -11,11 +11,14 @@ from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.program import emit_program, phase_calls
 from compiler.graph.ir import TensorType
+from compiler.index import Index
 from compiler.packing import Packing
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.loader import team_object
-from compiler.runtime.memory_plan import MemoryPlan, plan_memory, scratch_value
+from compiler.runtime.memory_plan import Life, MemoryPlan, lives, plan_memory, scratch_value
+from compiler.symbol import as_size
 from compiler.target import Target
+from compiler.workload.ir import Operand
 from compiler.workload.program import Program, Subgraph
 
 
@@ -23,8 +26,10 @@ def link(
     program: Program, kernels: Sequence[Kernel], target: Target, threads: int, lookups: tuple[TaskLookup, ...]
 ) -> Image:
     """The Image of a Program; `kernels` has one kernel per Subgraph, in order."""
-    scratch = [{p.name: p.size_bytes for p in k.params if p.role == "scratch"} for k in kernels]
-    linker = _Linker(program, plan_memory(program, scratch))
+    scratch = [_scratch_bytes(*pair) for pair in zip(program.subgraphs, kernels, strict=True)]
+    values = lives(program, scratch) if program.symbols else ()
+    plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch)
+    linker = _Linker(program, plan, values)
     calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
     raw = tuple(c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots))
     return Image(
@@ -42,16 +47,27 @@ def link(
         arena_bytes=linker.plan.arena_bytes,
         zeroed_bytes=linker.plan.zeroed_bytes,
         lookups=lookups,
+        symbols=program.symbols,
+        lives=values,
     )
 
 
+def _scratch_bytes(subgraph: Subgraph, kernel: Kernel) -> dict[str, Index]:
+    names = {own: Index.of(name) for own, name in subgraph.symbols.items()}
+    return {p.name: p.extent_bytes.substitute(names) for p in kernel.params if p.role == "scratch"}
+
+
 def _specs(types: Mapping[str, TensorType]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(name, kind.sizes, kind.dtype) for name, kind in types.items())
+    return tuple(
+        TensorSpec(name, tuple(map(as_size, kind.shape)), kind.dtype) for name, kind in types.items()
+    )
 
 
 class _Linker:
-    def __init__(self, program: Program, plan: MemoryPlan) -> None:
+    def __init__(self, program: Program, plan: MemoryPlan, values: Sequence[Life]) -> None:
         self._program, self.plan = program, plan
+        self._life_of = {life.value: number for number, life in enumerate(values)}
+        self._symbols = [symbol.name for symbol in program.symbols]
         self.slots: list[Slot] = []
         self.constants: list[np.ndarray] = []
         self._slot_of: dict[Slot, int] = {}
@@ -59,20 +75,22 @@ class _Linker:
         self._inputs, self._outputs = list(program.inputs), list(program.outputs)
 
     def call(self, number: int, subgraph: Subgraph, kernel: Kernel) -> KernelCall:
-        """Give each pointer of the kernel a slot."""
+        """Give each pointer and symbol of the kernel a slot."""
         buffers = subgraph.workload.buffers
         slots = []
         for param in kernel.params:
             if param.role == "scratch":
                 slot = self._placed(scratch_value(number, param.name))
             else:
-                slot = self._slot(subgraph.bindings[param.name], param, buffers[param.name].sizes)
+                slot = self._slot(subgraph.bindings[param.name], param, buffers[param.name])
             slots.append(self._number(slot))
+        numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
+        slots += [self._number(Slot("symbol", number)) for number in numbers]
         return KernelCall(kernel.symbol, tuple(slots), subgraph.name)
 
-    def _slot(self, value: str, param: Param, sizes: tuple[int, ...]) -> Slot:
+    def _slot(self, value: str, param: Param, operand: Operand) -> Slot:
         if value in self._program.constants:
-            return Slot("constant", self._constant(value, param, sizes))
+            return Slot("constant", self._constant(value, param, operand.sizes))
         if value in self._outputs:
             return Slot("output", self._outputs.index(value))
         if value in self._inputs:
@@ -80,18 +98,21 @@ class _Linker:
         return self._placed(value)
 
     def _placed(self, value: str) -> Slot:
+        if value in self._life_of:
+            return Slot("planned", self._life_of[value])
         place = self.plan.places[value]
         return Slot("zeroed" if place.zeroed else "arena", place.offset)
 
     def _constant(self, value: str, param: Param, sizes: tuple[int, ...]) -> int:
         """`sizes`: extents of the operand in the Workload, which may have merged dimensions of the model's tensor."""
-        key = (value, param.shape, param.packing)
+        shape = param.sizes()
+        key = (value, shape, param.packing)
         if key not in self._constant_of:
             array = self._program.constants[value].reshape(sizes)
             if param.packing is not None:
                 array = param.packing.apply(array)
             self._constant_of[key] = len(self.constants)
-            self.constants.append(np.ascontiguousarray(array).reshape(param.shape))
+            self.constants.append(np.ascontiguousarray(array).reshape(shape))
         return self._constant_of[key]
 
     def _number(self, slot: Slot) -> int:

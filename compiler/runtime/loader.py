@@ -124,20 +124,21 @@ class LoadedKernel:
 
     def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
         """Load the kernel into this process."""
-        calls = phase_calls(kernel, tuple(range(len(kernel.params))))
+        slots = len(kernel.params) + len(kernel.symbols)
+        calls = phase_calls(kernel, tuple(range(slots)))
         target = target or native_target()
         program = emit_object(emit_program(calls), target)
         loaded = LoadedProgram([kernel.object_code, program, team_object(target)])
-        self._execution = Execution(loaded, threads, len(kernel.params))
+        self._execution = Execution(loaded, threads, slots)
 
-    def run(self, pointers: Sequence[int]) -> None:
-        """One run; `pointers` are addresses, one per Param."""
-        self._execution.table[:] = pointers
+    def run(self, pointers: Sequence[int], sizes: Sequence[int] = ()) -> None:
+        """One run; `pointers` are addresses, one per Param, `sizes` the values of the kernel's symbols."""
+        self._execution.table[:] = (*pointers, *sizes)
         self._execution.run()
 
-    def time_ns(self, pointers: Sequence[int], runs: int) -> int:
+    def time_ns(self, pointers: Sequence[int], runs: int, sizes: Sequence[int] = ()) -> int:
         """Nanoseconds that so many runs take, measured in native code."""
-        self._execution.table[:] = pointers
+        self._execution.table[:] = (*pointers, *sizes)
         return self._execution.time_ns(runs)
 
     def close(self) -> None:

@@ -3,6 +3,8 @@
 Values that are alive at different times share one arena (greedy by size: each takes the lowest offset that is free
 during its whole life). A value whose producer leaves a border of zeros (a halo) lives in zeroed memory of its own; two
 such values share it only where their borders are the same, so that the border is zeroed once, when memory is made.
+
+Sizes of values may depend on the Program's symbols. Then `lives` is kept, and placed anew for each size that is run.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.errors import CompileError
+from compiler.index import Index
+from compiler.symbol import product, size_at
 from compiler.workload.ir import Operand
 from compiler.workload.program import Program, Subgraph
 
@@ -35,27 +39,55 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Life:
+class Life:
+    """A value that needs memory.
+
+    Attributes:
+        first, last: the Subgraphs, by position, between which it lives (both included).
+        size_bytes: over the Program's symbols.
+        border: equal for values with the same border of zeros; None where all of it is written.
+    """
+
+    value: str
+    first: int
+    last: int
+    size_bytes: Index
+    border: int | None
+
+
+def plan_memory(program: Program, scratch: Sequence[Mapping[str, Index]]) -> MemoryPlan:
+    """Place the values of a static Program; see `lives`."""
+    return place_all(lives(program, scratch), {})
+
+
+def lives(program: Program, scratch: Sequence[Mapping[str, Index]]) -> tuple[Life, ...]:
+    """Every value that is neither an input, an output nor a constant of the model.
+
+    `scratch`: per Subgraph, bytes of each scratch buffer of its kernel; they live during that kernel only.
+    """
+    found = _lives(program)
+    for time, sizes in enumerate(scratch):
+        found += [Life(scratch_value(time, name), time, time, size, None) for name, size in sizes.items()]
+    return tuple(found)
+
+
+def place_all(values: Sequence[Life], sizes: Mapping[str, int]) -> MemoryPlan:
+    """Place values under the sizes that symbols have."""
+    placed = [
+        _Placed(v.value, v.first, v.last, _aligned(size_at(v.size_bytes, sizes)), v.border) for v in values
+    ]
+    arena, places = _place_arena([life for life in placed if life.border is None])
+    zeroed, zeroed_places = _place_zeroed([life for life in placed if life.border is not None])
+    return MemoryPlan(arena, zeroed, places | zeroed_places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
     value: str
     first: int
     last: int
     size: int
-    border: Hashable | None
-
-
-def plan_memory(program: Program, scratch: Sequence[Mapping[str, int]]) -> MemoryPlan:
-    """Place every value that is neither an input, an output nor a constant of the model.
-
-    `scratch`: per Subgraph, bytes of each scratch buffer of its kernel; they live during that kernel only.
-    """
-    lives = _lives(program)
-    for time, sizes in enumerate(scratch):
-        lives += [
-            _Life(scratch_value(time, name), time, time, _aligned(size), None) for name, size in sizes.items()
-        ]
-    arena, places = _place_arena([life for life in lives if life.border is None])
-    zeroed, zeroed_places = _place_zeroed([life for life in lives if life.border is not None])
-    return MemoryPlan(arena, zeroed, places | zeroed_places)
+    border: int | None
 
 
 def scratch_value(call: int, name: str) -> str:
@@ -63,11 +95,12 @@ def scratch_value(call: int, name: str) -> str:
     return f"{call}\0{name}"
 
 
-def _lives(program: Program) -> list[_Life]:
+def _lives(program: Program) -> list[Life]:
     own = program.buffers.keys() - program.inputs.keys() - program.outputs.keys()
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     borders: dict[str, Hashable | None] = {}
+    numbers: dict[Hashable, int] = {}
     for time, subgraph in enumerate(program.subgraphs):
         for value in subgraph.bindings.values():
             last[value] = time
@@ -75,29 +108,29 @@ def _lives(program: Program) -> list[_Life]:
             value = subgraph.bindings[output.name]
             first[value] = time
             borders[value] = _border(subgraph, output)
-    lives = []
+    found = []
     for value in sorted(own & last.keys()):
         if value not in first:
             msg = f"value {value!r} is read but nothing computes it; please report the model"
             raise CompileError(msg)
-        size = _aligned(program.buffers[value].size_bytes)
-        lives.append(_Life(value, first[value], last[value], size, borders[value]))
-    return lives
+        buffer, border = program.buffers[value], borders[value]
+        number = None if border is None else numbers.setdefault(border, len(numbers))
+        size = buffer.count * buffer.dtype.size_bytes
+        found.append(Life(value, first[value], last[value], size, number))
+    return found
 
 
 def _border(subgraph: Subgraph, output: Operand) -> Hashable | None:
     """What stays zero in an output: None where everything is written, else the geometry."""
     stage = next(s for s in subgraph.workload.stages if s.target == output.name)
-    written = 1
-    for axis in stage.axes:
-        written *= axis.size
-    if written == output.elements:
+    if product(axis.extent for axis in stage.axes) == output.count:
         return None
-    return (output.sizes, output.dtype, stage.target_indices, tuple(a.size for a in stage.axes))
+    symbols = tuple(subgraph.symbols.values())
+    return (output.shape, output.dtype, stage.target_indices, tuple(a.extent for a in stage.axes), symbols)
 
 
-def _place_arena(lives: list[_Life]) -> tuple[int, dict[str, Place]]:
-    placed: list[tuple[_Life, int]] = []
+def _place_arena(lives: list[_Placed]) -> tuple[int, dict[str, Place]]:
+    placed: list[tuple[_Placed, int]] = []
     for life in sorted(lives, key=lambda item: (-item.size, item.first, item.value)):
         taken = sorted((offset, offset + o.size) for o, offset in placed if _overlap(o, life))
         offset = 0
@@ -110,8 +143,8 @@ def _place_arena(lives: list[_Life]) -> tuple[int, dict[str, Place]]:
     return total, {life.value: Place(zeroed=False, offset=offset) for life, offset in placed}
 
 
-def _place_zeroed(lives: list[_Life]) -> tuple[int, dict[str, Place]]:
-    slots: list[tuple[Hashable, int, list[_Life]]] = []
+def _place_zeroed(lives: list[_Placed]) -> tuple[int, dict[str, Place]]:
+    slots: list[tuple[int | None, int, list[_Placed]]] = []
     places: dict[str, Place] = {}
     total = 0
     for life in sorted(lives, key=lambda item: (item.first, item.value)):
@@ -127,7 +160,7 @@ def _place_zeroed(lives: list[_Life]) -> tuple[int, dict[str, Place]]:
     return total, places
 
 
-def _overlap(a: _Life, b: _Life) -> bool:
+def _overlap(a: _Placed, b: _Placed) -> bool:
     return a.first <= b.last and b.first <= a.last
 
 

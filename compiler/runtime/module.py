@@ -6,18 +6,20 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from compiler.errors import InputError, TargetError
+from compiler.errors import TargetError
+from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
-from compiler.runtime.memory_plan import ALIGNMENT
+from compiler.runtime.memory_plan import ALIGNMENT, MemoryPlan, place_all
+from compiler.symbol import Symbol
 from compiler.target import Target
 
-Array = np.ndarray[Any, Any]
+_PLANS = 64
+"""Memory plans that a Module keeps, of the sizes that were run last."""
 
 
 class Module:
@@ -32,6 +34,7 @@ class Module:
         kernels = [kernel.object_code for kernel in image.kernels.values()]
         self._program = LoadedProgram([*kernels, image.program, image.team])
         self._constants = [_aligned_copy(array) for array in image.constants]
+        self._plans: dict[tuple[int, ...], MemoryPlan] = {}
         self._idle: list[_Context] = []
         self._lock = threading.Lock()
 
@@ -44,6 +47,11 @@ class Module:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Outputs in the model's order."""
         return self._image.outputs
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The open sizes of the inputs: each call chooses their values. A static model has none."""
+        return self._image.symbols
 
     @property
     def threads(self) -> int:
@@ -65,20 +73,28 @@ class Module:
 
         Raises InputError where an input is missing, unknown, or of another shape or type.
         """
-        outputs = {spec.name: np.empty(spec.shape, spec.dtype.numpy) for spec in self.outputs}
-        self.run_into(inputs, outputs)
+        sizes = self._sizes(inputs)
+        outputs = self._fresh(sizes)
+        self._run(inputs, outputs, sizes)
         return outputs
 
     def run_into(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """Run the model into existing C-contiguous arrays; allocates nothing where inputs are contiguous too."""
-        with self._context() as context:
+        """Run the model into existing C-contiguous arrays; allocates nothing where inputs are contiguous too.
+
+        A model with symbols allocates where a context sees new sizes that need more memory than those before.
+        """
+        self._run(inputs, outputs, self._sizes(inputs))
+
+    def _run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], sizes: Values) -> None:
+        with self._context(sizes) as context:
             context.bind(inputs, outputs)
             context.execution.run()
 
     def time_s(self, inputs: Mapping[str, Array], runs: int) -> float:
         """Seconds per run over so many runs, measured in native code after one warm-up run."""
-        outputs = {spec.name: np.empty(spec.shape, spec.dtype.numpy) for spec in self.outputs}
-        with self._context() as context:
+        sizes = self._sizes(inputs)
+        outputs = self._fresh(sizes)
+        with self._context(sizes) as context:
             context.bind(inputs, outputs)
             context.execution.run()
             return context.execution.time_ns(runs) / runs * 1e-9
@@ -98,13 +114,39 @@ class Module:
         for context in idle:
             context.execution.close()
 
-    @contextmanager
-    def _context(self) -> Iterator[_Context]:
+    def _sizes(self, inputs: Mapping[str, Array]) -> Values:
+        if not self._image.symbols:
+            return {}
+        values = bind_symbols(self._image.symbols, self.inputs, inputs)
+        check_arrays(self.inputs, inputs, "input", values)
+        return values
+
+    def _fresh(self, sizes: Values) -> dict[str, Array]:
+        return {spec.name: np.empty(spec.sizes(sizes), spec.dtype.numpy) for spec in self.outputs}
+
+    def _plan(self, sizes: Values) -> MemoryPlan:
+        """The places of all values for these sizes; the last few are kept."""
+        key = tuple(sizes.values())
         with self._lock:
-            context = self._idle.pop() if self._idle else None
+            known = self._plans.pop(key, None)
+        plan = known or place_all(self._image.lives, sizes)
+        with self._lock:
+            self._plans[key] = plan
+            if len(self._plans) > _PLANS:
+                self._plans.pop(next(iter(self._plans)))
+        return plan
+
+    @contextmanager
+    def _context(self, sizes: Values) -> Iterator[_Context]:
+        with self._lock:
+            places = reversed(range(len(self._idle)))
+            fits = (place for place in places if self._idle[place].sizes == sizes)
+            context = self._idle.pop(next(fits, -1)) if self._idle else None
         if context is None:
             context = _Context(self._image, self._program, self._constants)
         try:
+            if context.sizes != sizes:
+                context.resize(sizes, self._plan(sizes))
             yield context
         finally:
             context.release()
@@ -121,7 +163,7 @@ def load_module(source: str | Path | bytes) -> Module:
 
 
 class _Context:
-    """What one call at a time needs: arena, table of pointers, team."""
+    """What one call at a time needs: arena, table of pointers, team. `sizes`: of the symbols that it is set up for."""
 
     def __init__(self, image: Image, program: LoadedProgram, constants: list[Array]) -> None:
         self._image = image
@@ -130,22 +172,44 @@ class _Context:
         self._zeroed = _aligned(image.zeroed_bytes)
         self._zeroed[:] = 0
         self._held: list[Array] = []
+        self.sizes: Values = {}
         self.execution = Execution(program, image.threads, len(image.slots))
         bases = {"arena": self._arena.ctypes.data, "zeroed": self._zeroed.ctypes.data}
         self._ports: list[tuple[int, str, int]] = []
+        self._planned: list[tuple[int, int]] = []
+        self._symbols: list[tuple[int, str]] = []
         for number, slot in enumerate(image.slots):
             if slot.kind in bases:
                 self.execution.table[number] = bases[slot.kind] + slot.where
             elif slot.kind == "constant":
                 self.execution.table[number] = constants[slot.where].ctypes.data
+            elif slot.kind == "planned":
+                self._planned.append((number, slot.where))
+            elif slot.kind == "symbol":
+                self._symbols.append((number, image.symbols[slot.where].name))
             else:
                 self._ports.append((number, slot.kind, slot.where))
+
+    def resize(self, sizes: Values, plan: MemoryPlan) -> None:
+        """Place the values of a model with symbols for these sizes; memory grows and never shrinks."""
+        if self._arena.nbytes < plan.arena_bytes:
+            self._arena = _aligned(plan.arena_bytes)
+        if self._zeroed.nbytes < plan.zeroed_bytes:
+            self._zeroed = _aligned(plan.zeroed_bytes)
+        self._zeroed[: plan.zeroed_bytes] = 0
+        bases = (self._arena.ctypes.data, self._zeroed.ctypes.data)
+        for number, where in self._planned:
+            place = plan.places[self._image.lives[where].value]
+            self.execution.table[number] = bases[place.zeroed] + place.offset
+        for number, name in self._symbols:
+            self.execution.table[number] = sizes[name]
+        self.sizes = sizes
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Point the table at the caller's arrays; they stay alive until `release`."""
         ready = {
-            "input": _checked(self._image.inputs, inputs, "input"),
-            "output": _checked(self._image.outputs, outputs, "output"),
+            "input": check_arrays(self._image.inputs, inputs, "input", self.sizes),
+            "output": check_arrays(self._image.outputs, outputs, "output", self.sizes),
         }
         self._held = [*ready["input"], *ready["output"]]
         for number, kind, where in self._ports:
@@ -154,34 +218,6 @@ class _Context:
     def release(self) -> None:
         """Forget the caller's arrays."""
         self._held = []
-
-
-def _checked(specs: tuple[TensorSpec, ...], arrays: Mapping[str, Array], what: str) -> list[Array]:
-    unknown = sorted(set(arrays) - {spec.name for spec in specs})
-    if unknown:
-        msg = f"the model has no {what} {unknown[0]!r}; it has {', '.join(spec.name for spec in specs)}"
-        raise InputError(msg)
-    return [_checked_array(spec, arrays, what) for spec in specs]
-
-
-def _checked_array(spec: TensorSpec, arrays: Mapping[str, Array], what: str) -> Array:
-    if spec.name not in arrays:
-        msg = f"{what} {spec.name!r} is missing; give an array, {_needed(spec)}"
-        raise InputError(msg)
-    array = np.asarray(arrays[spec.name])
-    if array.dtype != spec.dtype.numpy or array.shape != spec.shape:
-        msg = f"{what} {spec.name!r} is {array.dtype.name} of shape {list(array.shape)}; give {_needed(spec)}"
-        raise InputError(msg)
-    if array.flags.c_contiguous and array.flags.aligned and (what == "input" or array.flags.writeable):
-        return array
-    if what == "input":
-        return np.ascontiguousarray(array)
-    msg = f"output {spec.name!r} must be a writeable, C-contiguous array; give {_needed(spec)}"
-    raise InputError(msg)
-
-
-def _needed(spec: TensorSpec) -> str:
-    return f"{spec.dtype.numpy.name} of shape {list(spec.shape)}"
 
 
 def _aligned(size: int) -> Array:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
+from compiler.loop.settle import MOST_REMAINDERS, remainders
 from compiler.schedule.bind_grid import check_grid
-from compiler.schedule.state import ScheduledStage, State
+from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.schedule.steps import Bind
 
 
@@ -24,12 +25,16 @@ def bind(state: State, step: Bind) -> State:
     if loop.kind is not LoopKind.SERIAL:
         msg = f"cannot bind {step.loop}: it is already {loop.kind.value}"
         raise ScheduleError(msg)
+    if state.is_open(loop.extent) and step.kind is not LoopKind.PARALLEL:
+        msg = f"cannot make {step.loop} {step.kind.value}: its extent is only known at run time; split it"
+        raise ScheduleError(msg)
     _check(stage, step)
     check_grid(state, stage, step)
     guests = [s.stage.name for s in state.stages if _at(s) == (step.stage, step.loop)]
     if guests and step.kind is LoopKind.VECTOR:
         msg = f"cannot make {step.loop} vector: {guests[0]} is computed inside it"
         raise ScheduleError(msg)
+    _check_remainders(state, loop, step)
     return state.with_stage(
         replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
     )
@@ -37,6 +42,19 @@ def bind(state: State, step: Bind) -> State:
 
 def _at(guest: ScheduledStage) -> tuple[str, str] | None:
     return None if guest.attachment is None else (guest.attachment.consumer, guest.attachment.loop)
+
+
+def _check_remainders(state: State, loop: Loop, step: Bind) -> None:
+    """Each length that the last tile of a symbolic extent may have becomes code of its own (compiler.loop.settle)."""
+    symbols = {symbol.name for symbol in state.workload.symbols}
+    bound = loop.extent.bound
+    if step.kind is LoopKind.PARALLEL or bound is None or not bound.names() & symbols:
+        return
+    lengths = remainders(loop.extent.limit, bound)
+    if len(lengths) > MOST_REMAINDERS:
+        what = f"cannot make {step.loop} {step.kind.value}"
+        msg = f"{what}: its last tile may have {len(lengths)} lengths; use smaller tiles"
+        raise ScheduleError(msg)
 
 
 def _check(stage: ScheduledStage, step: Bind) -> None:

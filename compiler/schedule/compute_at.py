@@ -29,14 +29,14 @@ def compute_at(state: State, step: ComputeAt) -> State:
     _check(state, stage, consumer, step)
     target = stage.stage.target
     region = needed_region(state, target, step.consumer, step.loop)
-    sizes = state.workload.buffers[target].sizes
+    shape = state.workload.buffers[target].shape
     loops = []
     for axis in stage.stage.axes:
-        if axis.size == 1:
+        if axis.extent.constant == 1:
             loops.append(Loop(axis.name, Extent(1), reduces=False))
             continue
         at = stage.stage.target_indices.index(Index.of(axis.name))
-        extent = region_extent(state, region.shape[at], sizes[at], region.origin[at])
+        extent = region_extent(state, region.shape[at], shape[at], region.origin[at])
         loops.append(Loop(axis.name, extent, reduces=False))
     loops += [loop for loop in stage.loops if loop.reduces]
     attachment = Attachment(step.consumer, step.loop, region.origin, region.shape)
@@ -56,7 +56,7 @@ def _check(state: State, stage: ScheduledStage, consumer: ScheduledStage, step: 
     if stage.stage.target not in {t.name for t in state.workload.temporaries}:
         msg = f"{what} its result is read elsewhere too, as an output of the workload"
         raise ScheduleError(msg)
-    plain_axes = {Index.of(a.name) for a in stage.stage.axes if a.size > 1}
+    plain_axes = {Index.of(a.name) for a in stage.stage.axes if a.extent.constant != 1}
     if not plain_axes <= set(stage.stage.target_indices):
         msg = f"{what} it does not store at plain axes"
         raise ScheduleError(msg)

@@ -14,14 +14,17 @@ from compiler.schedule.steps import Fuse
 def fuse(state: State, step: Fuse) -> State:
     """`for a in 0..n: for b in 0..m` → `for a*b in 0..n*m: let a = a*b // m, b = a*b % m`.
 
-    Legal on two serial loops, one directly inside the other, both with constant extents, both spatial or both of the
-    reduction.
+    Legal on two serial loops, one directly inside the other, both spatial or both of the reduction. The inner extent is
+    constant; the outer one may depend on symbols, but on no loop.
     """
     stage = state.stage(step.stage)
     outer, inner = stage.loop(step.outer), stage.loop(step.inner)
     _check(stage.position(step.inner) - stage.position(step.outer), outer, inner)
+    if outer.extent.bound is not None and not state.is_open(outer.extent):
+        msg = f"cannot fuse {step.outer} and {step.inner}: the outer extent depends on a loop"
+        raise ScheduleError(msg)
     name, m = f"{outer.name}*{inner.name}", inner.extent.limit
-    fused = Loop(name, Extent(outer.extent.limit * m), outer.reduces)
+    fused = Loop(name, _times(outer.extent, m), outer.reduces)
     loops = tuple(fused if loop is outer else loop for loop in stage.loops if loop is not inner)
     renamed = tuple(replace(p, of=name) if p.of in (outer.name, inner.name) else p for p in stage.lets)
     parts = (
@@ -30,6 +33,10 @@ def fuse(state: State, step: Fuse) -> State:
     )
     fused_state = state.with_stage(replace(stage, loops=loops, lets=(*parts, *renamed)))
     return replace(fused_state, stages=tuple(_moved(s, step, name) for s in fused_state.stages))
+
+
+def _times(extent: Extent, m: int) -> Extent:
+    return Extent(extent.limit * m, None if extent.bound is None else extent.bound * m)
 
 
 def _moved(guest: ScheduledStage, step: Fuse, name: str) -> ScheduledStage:
@@ -54,6 +61,6 @@ def _check(distance: int, outer: Loop, inner: Loop) -> None:
     if outer.kind is not LoopKind.SERIAL or inner.kind is not LoopKind.SERIAL:
         msg = f"{what} both must be serial; fuse before binding"
         raise ScheduleError(msg)
-    if outer.extent.bound is not None or inner.extent.bound is not None:
-        msg = f"{what} both extents must be constant"
+    if inner.extent.bound is not None:
+        msg = f"{what} the inner extent must be constant"
         raise ScheduleError(msg)

@@ -50,9 +50,11 @@ def _check(state: State, stage: ScheduledStage, step: Inline) -> None:
         msg = f"{what} its result is an output of the workload"
         raise ScheduleError(msg)
     guests = [s for s in state.stages if s.attachment is not None and s.attachment.consumer == step.stage]
-    if stage != plain_stage(stage.stage) or guests:
+    if stage != plain_stage(stage.stage, state.workload.symbols) or guests:
         msg = f"{what} other steps have changed it; inline it first"
         raise ScheduleError(msg)
-    if not {Index.of(a.name) for a in stage.stage.axes if a.size > 1} <= set(stage.stage.target_indices):
+    if not {Index.of(a.name) for a in stage.stage.axes if a.extent.constant != 1} <= set(
+        stage.stage.target_indices
+    ):
         msg = f"{what} it does not store at plain axes"
         raise ScheduleError(msg)

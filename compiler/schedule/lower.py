@@ -45,7 +45,8 @@ class _Lowering:
     def nest(self, name: str) -> LoopNest:
         roots = [s for s in self._state.stages if s.attachment is None]
         body = block(*(self._stage(s, _Scope()) for s in roots))
-        return LoopNest(name, tuple(self._buffers(self._state.workload)), body)
+        workload = self._state.workload
+        return LoopNest(name, tuple(self._buffers(workload)), body, workload.symbols)
 
     def _buffers(self, workload: Workload) -> list[Buffer]:
         found = []
@@ -71,7 +72,7 @@ class _Lowering:
         for temporary in workload.temporaries:
             stage = self._attached.get(temporary.name)
             if stage is None or stage.attachment is None:
-                found.append(Buffer(temporary.name, temporary.sizes, temporary.dtype, "global", "scratch"))
+                found.append(Buffer(temporary.name, temporary.storage, temporary.dtype, "global", "scratch"))
             else:
                 scope = self._scope(stage.attachment)
                 found.append(Buffer(temporary.name, stage.attachment.shape, temporary.dtype, scope))
@@ -180,7 +181,7 @@ class _Lowering:
 
 
 def _buffer(operand: Operand, role: str) -> Buffer:
-    return Buffer(operand.name, operand.sizes, operand.dtype, "global", role)  # type: ignore[arg-type]
+    return Buffer(operand.name, operand.storage, operand.dtype, "global", role)  # type: ignore[arg-type]
 
 
 def _packed_order(

@@ -14,6 +14,7 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Extent
 from compiler.schedule.state import ScheduledStage, State, qualified
+from compiler.symbol import ranges_of
 from compiler.workload.ir import stage_loads
 
 
@@ -65,6 +66,10 @@ def needed_region(state: State, buffer: str, consumer: str, loop: str) -> Region
     if not reads:
         msg = f"{what} no stage reads it"
         raise ScheduleError(msg)
+    moved = {name for indices in reads for index in indices for name in index.names()} & inner.keys()
+    if moved & _open_names(state):
+        msg = f"{what} the region there is only known at run time; split the loops inside"
+        raise ScheduleError(msg)
     sides = [_side(set(indices), inner, what) for indices in zip(*reads, strict=True)]
     for origin, _ in sides:
         if origin.bounds(around)[0] < 0:
@@ -73,16 +78,42 @@ def needed_region(state: State, buffer: str, consumer: str, loop: str) -> Region
     return Region(tuple(origin for origin, _ in sides), tuple(length for _, length in sides))
 
 
-def region_extent(state: State, length: int, whole: int, origin: Index) -> Extent:
+def region_extent(state: State, length: int, whole: Index, origin: Index) -> Extent:
     """The trip count along one dimension of a region: `length`, or less where the region sticks out of the whole."""
-    if origin.bounds(dict(_all_limits(state)))[1] + length <= whole:
+    room = whole - _largest(state, origin) - length
+    if room.bounds(ranges_of(state.workload.symbols))[0] >= 0:
         return Extent(length)
-    return Extent(length, Index.of(whole) - origin)
+    return Extent(length, whole - origin)
+
+
+def _largest(state: State, origin: Index) -> Index:
+    """What an origin cannot exceed, over the symbols: its loops in their last iterations."""
+    last: dict[str, Index] = {}
+    for stage in state.stages:
+        for loop in stage.loops:
+            if loop.extent.bound is not None and state.is_open(loop.extent):
+                last[qualified(stage.stage.name, loop.name)] = loop.extent.bound - 1
+    opened = [(atom, c) for atom, c in origin.terms if isinstance(atom, str) and atom in last and c > 0]
+    rest = origin - Index.sum(opened)
+    total = Index.of(rest.bounds(dict(_all_limits(state)))[1])
+    for atom, coefficient in opened:
+        total += last[str(atom)] * coefficient
+    return total
 
 
 def _all_limits(state: State) -> Iterator[tuple[str, int]]:
     for stage in state.stages:
         yield from ((qualified(stage.stage.name, name), size) for name, size in limits(stage).items())
+
+
+def _open_names(state: State) -> set[str]:
+    """Names of loops whose extent is only known at run time, and of their parts."""
+    found = set()
+    for stage in state.stages:
+        opened = {loop.name for loop in stage.loops if state.is_open(loop.extent)}
+        opened |= {part.name for part in stage.lets if part.of in opened}
+        found |= {qualified(stage.stage.name, name) for name in opened}
+    return found
 
 
 def _inner_limits(

@@ -45,7 +45,8 @@ def rfactor(state: State, step: RFactor) -> State:
     final = replace(old, reduce_axes=(new_axis,), body=Load(buffer, place))
     temporary = Operand(buffer, tuple(a.extent for a in axes), old.dtype)
     at = state.stages.index(stage)
-    stages = (*state.stages[:at], plain_stage(partial), plain_stage(final), *state.stages[at + 1 :])
+    new = (plain_stage(stage, state.workload.symbols) for stage in (partial, final))
+    stages = (*state.stages[:at], *new, *state.stages[at + 1 :])
     workload = replace(
         state.workload,
         temporaries=(*state.workload.temporaries, temporary),
@@ -71,12 +72,17 @@ def _body(stage: ScheduledStage) -> Expr:
 
 def _check(state: State, stage: ScheduledStage, step: RFactor) -> None:
     what = f"cannot factor {step.loop} out of {step.stage}:"
-    plain = plain_stage(stage.stage)
+    plain = plain_stage(stage.stage, state.workload.symbols)
     if not stage.loop(step.loop).reduces:
         msg = f"{what} it does not reduce"
         raise ScheduleError(msg)
     if sum(loop.reduces for loop in stage.loops) < 2:
         msg = f"{what} nothing would be left to reduce; split it first"
+        raise ScheduleError(msg)
+    symbols = {symbol.name for symbol in state.workload.symbols}
+    bounds = [loop.extent.bound for loop in stage.loops if loop.reduces]
+    if any(bound is not None and bound.names() & symbols for bound in bounds):
+        msg = f"{what} how much it reduces is only known at run time"
         raise ScheduleError(msg)
     if stage.attachment is not None or any(
         s.attachment is not None and s.attachment.consumer == step.stage for s in state.stages

@@ -9,13 +9,14 @@ from compiler.index import Index
 from compiler.loop.ir import Extent, LoopKind, extent
 from compiler.schedule.state import ScheduledStage, State, qualified
 from compiler.schedule.steps import Split
+from compiler.symbol import ceiling, divides
 
 
 def split(state: State, step: Split) -> State:
     """`for i in 0..n` → `for i.o in 0..ceil(n/f): for i.i in 0..min(f, n - i.o*f)`.
 
     Legal on a serial loop with 1 <= factor. The factor need not divide n, nor be smaller: the last
-    `i.i` is then shorter.
+    `i.i` is then shorter. An extent over symbols gives an outer loop whose trips are counted when the kernel runs.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -30,14 +31,16 @@ def split(state: State, step: Split) -> State:
     whole = Index.of(loop.extent.limit) if loop.extent.bound is None else loop.extent.bound
     limit = loop.extent.limit if whole.constant is None else min(loop.extent.limit, whole.constant)
     trips = -(-limit // factor)
-    ragged = whole.constant is None or limit % factor != 0
+    opened = state.is_open(loop.extent)
+    known = whole.constant is not None
+    ragged = limit % factor != 0 if known else not (opened and divides(factor, whole))
     inner_extent = extent(factor, whole - Index.of(outer) * factor) if ragged else Extent(factor)
     if any(part.of == loop.name for part in stage.lets):
         msg = f"cannot split {step.loop}: it is fused; split its parts before fusing"
         raise ScheduleError(msg)
     new = stage.replace_loop(
         loop.name,
-        replace(loop, name=outer, extent=Extent(trips)),
+        replace(loop, name=outer, extent=Extent(trips, ceiling(whole, factor) if opened else None)),
         replace(loop, name=inner, extent=inner_extent),
     )
     value = {loop.name: Index.of(outer) * factor + inner}

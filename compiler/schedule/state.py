@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compiler.errors import ScheduleError
-from compiler.index import Index
+from compiler.index import Index, Ranges
 from compiler.loop.ir import Extent, LoopKind
+from compiler.symbol import Axis, Symbol, ranges_of
 from compiler.workload.ir import Stage, Workload
 
 
@@ -96,6 +97,11 @@ class State:
     workload: Workload
     stages: tuple[ScheduledStage, ...]
 
+    def is_open(self, extent: Extent) -> bool:
+        """Whether an extent is known only when the kernel runs, and the same all through the run."""
+        names = frozenset(symbol.name for symbol in self.workload.symbols)
+        return extent.bound is not None and bool(extent.bound.names()) and extent.bound.names() <= names
+
     def stage(self, name: str) -> ScheduledStage:
         """The stage of that name; raises ScheduleError with the names that exist."""
         for candidate in self.stages:
@@ -117,11 +123,18 @@ def qualified(stage: str, name: str) -> str:
 
 def initial_state(workload: Workload) -> State:
     """Every stage as the plain nest of its axes: spatial axes first, then the reduction's."""
-    return State(workload, tuple(plain_stage(stage) for stage in workload.stages))
+    return State(workload, tuple(plain_stage(stage, workload.symbols) for stage in workload.stages))
 
 
-def plain_stage(stage: Stage) -> ScheduledStage:
+def plain_stage(stage: Stage, symbols: tuple[Symbol, ...]) -> ScheduledStage:
     """The stage as the plain nest of its axes."""
-    loops = [Loop(a.name, Extent(a.size), reduces=False) for a in stage.axes]
-    loops += [Loop(a.name, Extent(a.size), reduces=True) for a in stage.reduce_axes]
+    ranges = ranges_of(symbols)
+    loops = [Loop(a.name, _extent(a, ranges), reduces=False) for a in stage.axes]
+    loops += [Loop(a.name, _extent(a, ranges), reduces=True) for a in stage.reduce_axes]
     return ScheduledStage(stage, tuple(loops), {loop.name: Index.of(loop.name) for loop in loops})
+
+
+def _extent(axis: Axis, ranges: Ranges) -> Extent:
+    if axis.extent.constant is not None:
+        return Extent(axis.size)
+    return Extent(axis.extent.bounds(ranges)[1], axis.extent)

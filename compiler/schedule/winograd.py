@@ -18,7 +18,7 @@ from compiler.index import Index
 from compiler.packing import Transform
 from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, Pick
 from compiler.schedule.cook_toom import CookToom, cook_toom, kronecker
-from compiler.symbol import Axis, axis
+from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
 
 
@@ -31,7 +31,7 @@ class Convolution:
         rows: (spatial axis, window axis) of both window dimensions, in the order in which the taps store them.
         channel: the other reduction axis.
         maps: the spatial axis that the taps are indexed by (output channels).
-        batch: spatial axes that are neither.
+        batch: spatial axes that are neither; only these may be symbolic.
     """
 
     data: Load
@@ -80,7 +80,7 @@ def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolut
     first, second = (reduces.get(name or "") for name in names[2:])
     lead = [name for name in names[:2] if name in reduces]
     maps = [name for name in names[:2] if name in spatial]
-    if first is None or second is None or first.size != second.size or len(lead) != 1 or len(maps) != 1:
+    if first is None or second is None or first.extent != second.extent or len(lead) != 1 or len(maps) != 1:
         return None
     rows = tuple(_row(data, spatial, window) for window in (first, second))
     used = {name for index in data.indices for name in index.names()}
@@ -91,6 +91,8 @@ def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolut
     if not plain or not all(any(i.name == a.name for i in data.indices) for a in batch):
         return None
     both = ((rows[0], first), (rows[1], second))
+    if any(a.extent.constant is None for pair in both for a in pair):
+        return None
     return Convolution(data, taps, both, reduces[str(lead[0])], spatial[str(maps[0])], batch)
 
 
@@ -125,12 +127,15 @@ class _Rewriting:
         flat = (*shape[:2], shape[2] * shape[3])
         transform = Transform(flat, kronecker(self.matrices.filter, self.matrices.filter))
         changed = Operand(taps.name, _at(*shape[:2], self.n * self.n), taps.dtype, constant=True)
-        batch = self.found.batch
-        data_axes = (axis("e0", self.n), axis("e1", self.n), *batch, *self._tile_axes(), self.found.channel)
-        product_axes = (self.entries, *batch, self.places, self.found.maps)
+        data_axes = (
+            *self._lead((axis("e0", self.n), axis("e1", self.n))),
+            *self._tile_axes(),
+            self.found.channel,
+        )
+        product_axes = (*self._lead(), self.places, self.found.maps)
         temporaries = (
             self._buffer("data_sum", *data_axes),
-            self._buffer("data", self.entries, *batch, self.places, self.found.channel),
+            self._buffer("data", *self._lead(), self.places, self.found.channel),
             self._buffer("product_sum", *product_axes),
             self._buffer("product", *product_axes),
             *old.temporaries,
@@ -143,6 +148,14 @@ class _Rewriting:
             stages=stages,
             transforms={taps.name: transform},
         )
+
+    def _lead(self, entries: tuple[Axis, ...] = ()) -> tuple[Axis, ...]:
+        """The entries and the batch in the order of buffers, whose first dimension alone can be symbolic."""
+        opened = tuple(a for a in self.found.batch if a.extent.constant is None)
+        return (*opened, *(entries or (self.entries,)), *(a for a in self.found.batch if a not in opened))
+
+    def _place(self, entry: Index) -> tuple[Index, ...]:
+        return tuple(entry if a is self.entries else Index.of(a.name) for a in self._lead())
 
     def _tile_axes(self) -> tuple[Axis, Axis]:
         return axis("t0", self.tiles[0]), axis("t1", self.tiles[1])
@@ -163,30 +176,29 @@ class _Rewriting:
         load = Load(self.found.data.buffer, tuple(x.substitute(moved) for x in self.found.data.indices))
         entry = (Index.of("e0") * n + "e1") * (n * n) + Index.of("j0") * n + "j1"
         factor = self._pick(kronecker(self.matrices.data, self.matrices.data), entry)
-        ranges = {a.name: a.size for a in (*axes, j0, j1)}
-        body = Apply("mul", (factor, self._guarded(load, ranges)))
+        fixed = [a for a in (*axes, j0, j1) if a.extent.constant is not None]
+        body = Apply("mul", (factor, self._guarded(load, {a.name: a.size for a in fixed})))
         at = tuple(Index.of(a.name) for a in axes)
         total = Stage("data_sum", axes, (j0, j1), "sum", body, "data_sum_buffer", at, self.dtype)
         place = Index.of("t0") * self.tiles[1] + "t1"
-        batch = tuple(Index.of(a.name) for a in self.found.batch)
-        stored = (Index.of("e0") * n + "e1", *batch, place, Index.of(self.found.channel.name))
+        stored = (*self._place(Index.of("e0") * n + "e1"), place, Index.of(self.found.channel.name))
         store = Stage("data", axes, (), None, Load("data_sum_buffer", at), "data_buffer", stored, self.dtype)
         return total, store
 
     def _guarded(self, load: Load, ranges: dict[str, int]) -> Expr:
         """The load, 0 where the last tiles stick out of the data."""
-        sizes = self.workload_.buffers[load.buffer].sizes
+        shape = self.workload_.buffers[load.buffer].shape
         bounds = tuple(
-            Bound(index, 0, size)
-            for index, size in zip(load.indices, sizes, strict=True)
-            if index.bounds(ranges)[1] >= size
+            Bound(index, 0, static(extent, load.buffer))
+            for index, extent in zip(load.indices, shape, strict=True)
+            if index.names() <= ranges.keys() and index.bounds(ranges)[1] >= static(extent, load.buffer)
         )
         return Guard(bounds, load, Const(0.0, self.dtype)) if bounds else load
 
     def _product(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
-        channel, batch = self.found.channel, tuple(Index.of(a.name) for a in self.found.batch)
+        channel = self.found.channel
         lead = tuple(i for i in self.found.taps.indices if i.constant is None)[:2]
-        data = Load("data_buffer", (Index.of("e"), *batch, Index.of("t"), Index.of(channel.name)))
+        data = Load("data_buffer", (*self._place(Index.of("e")), Index.of("t"), Index.of(channel.name)))
         body = Apply("mul", (data, Load(self.found.taps.buffer, (*lead, Index.of("e")))))
         at = tuple(Index.of(a.name) for a in axes)
         total = Stage("product_sum", axes, (channel,), "sum", body, "product_sum_buffer", at, self.dtype)
@@ -198,9 +210,8 @@ class _Rewriting:
         (row, _), (column, _) = self.found.rows
         h, w = Index.of(row.name), Index.of(column.name)
         entry = ((h % m) * m + (w % m)) * (self.n * self.n) + "e"
-        batch = tuple(Index.of(a.name) for a in self.found.batch)
         place = (h // m) * self.tiles[1] + w // m
-        load = Load("product_buffer", (Index.of("e"), *batch, place, Index.of(self.found.maps.name)))
+        load = Load("product_buffer", (*self._place(Index.of("e")), place, Index.of(self.found.maps.name)))
         factor = self._pick(kronecker(self.matrices.output, self.matrices.output), entry)
         return replace(old, reduce_axes=(self.entries,), body=Apply("mul", (factor, load)))
 

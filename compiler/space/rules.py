@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compiler.errors import CompileError
+from compiler.space.for_all_sizes import for_all_sizes
 from compiler.space.grid_tile import GridTile
 from compiler.space.reduction import Reduction
 from compiler.space.rows import Rows
@@ -11,6 +12,7 @@ from compiler.space.space import SearchSpace
 from compiler.space.vector_map import VectorMap
 from compiler.target import Target
 from compiler.workload.ir import Workload
+from compiler.workload.specialise import nominal
 
 RULES: tuple[Rule, ...] = (Rows(), Reduction(), VectorMap())
 GRID_RULES: tuple[Rule, ...] = (GridTile(),)
@@ -21,9 +23,15 @@ VERSION = 2
 
 
 def build_space(workload: Workload, target: Target, threads: int) -> SearchSpace:
-    """The SearchSpace of the first rule that applies; raises CompileError where none does."""
+    """The SearchSpace of the first rule that applies; raises CompileError where none does.
+
+    Where the Workload has symbols, the rules see it at their nominal values, and what cannot be done for all sizes is
+    left out.
+    """
+    sample = nominal(workload)
     for rule in GRID_RULES if target.grid_threads else RULES:
-        if rule.applies(workload):
-            return rule.space(workload, target, threads)
+        if rule.applies(sample):
+            space = rule.space(sample, target, threads)
+            return for_all_sizes(space, workload, threads) if workload.symbols else space
     msg = f"no rule makes a search space for workload {workload.digest[:12]}; please report it with the model"
     raise CompileError(msg)

@@ -13,7 +13,7 @@ Buffers may change their extents but never their bytes. Stages share axes by nam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compiler.index import ZERO, Index
 from compiler.scalar import (
@@ -30,8 +30,11 @@ from compiler.scalar import (
     substitute,
 )
 from compiler.symbol import Axis, axis
+from compiler.workload.generalise import generalise, sample_values
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.merge_axes import merge_axes
+from compiler.workload.name_symbols import name_symbols
+from compiler.workload.specialise import specialise
 from compiler.workload.split_axes import split_axes
 
 _COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
@@ -39,18 +42,30 @@ _COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
-    """A canonical Workload, and for each of its buffers the name that it had before."""
+    """A canonical Workload, and for each of its buffers and symbols the name that it had before."""
 
     workload: Workload
     names: Mapping[str, str]
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
 
 def canonicalise(workload: Workload) -> Canonical:
     """The canonical form; canonical Workloads come back equal.
 
+    Of a Workload with symbols, the common form of what it becomes at several sizes.
+
     Raises:
-        InputError: an extent is symbolic.
+        DiffersError: a Workload with symbols has no common form.
     """
+    if workload.symbols:
+        points = sample_values(workload.symbols)
+        common: Canonical = generalise([_canonical(specialise(workload, p)) for p in points], points)
+        named, symbols = name_symbols(replace(common.workload, symbols=workload.symbols))
+        return replace(common, workload=named, symbols=symbols)
+    return _canonical(workload)
+
+
+def _canonical(workload: Workload) -> Canonical:
     workload = _with_stages(workload, [_simplify(drop_unit_axes(s)) for s in workload.stages])
     workload = split_axes(workload)
     ranks = _argument_ranks(workload)

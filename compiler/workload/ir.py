@@ -1,6 +1,6 @@
 """Workload: the structure of a Subgraph, without the values and names of the model it came from.
 
-    workload ::= Workload(operands, stages, outputs, symbols)
+    workload ::= Workload(operands, stages, outputs, symbols)   symbols: those of its extents, n0, n1, ...
     operand  ::= Operand(name, shape, dtype, constant, bound)      shape: extents in memory, halo included
     stage    ::= Stage(name, axes, reduce_axes, reducer, body, target, target_indices, dtype)
 
@@ -23,7 +23,7 @@ from compiler.dtype import DType
 from compiler.index import Index, index_from_json, index_json
 from compiler.packing import Transform
 from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
-from compiler.symbol import Axis, Symbol, axis, static
+from compiler.symbol import Axis, Size, Symbol, as_size, axis, product, row_major, static
 
 FORMAT = 1
 """Version of the canonical form; part of the digest."""
@@ -50,23 +50,26 @@ class Operand:
     @property
     def strides(self) -> tuple[int, ...]:
         """Row-major strides in elements."""
-        strides, step = [], 1
-        for size in reversed(self.sizes):
-            strides.append(step)
-            step *= size
-        return tuple(reversed(strides))
+        return row_major(self.storage, self.name)
+
+    @property
+    def storage(self) -> tuple[Size, ...]:
+        """Shape as numbers where it is static, expressions elsewhere."""
+        return tuple(as_size(extent) for extent in self.shape)
+
+    @property
+    def count(self) -> Index:
+        """Number of elements, halo included."""
+        return product(self.shape)
 
     @property
     def elements(self) -> int:
-        """Number of elements, halo included."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+        """Number of elements, halo included; raises InputError where it is symbolic."""
+        return static(self.count, self.name)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in memory, halo included."""
+        """Bytes in memory, halo included; raises InputError where that is symbolic."""
         return self.elements * self.dtype.size_bytes
 
 
@@ -143,8 +146,10 @@ class Workload:
 
 
 def workload_json(workload: Workload) -> dict[str, Any]:
-    """Canonical JSON form; raises InputError where an extent is symbolic."""
+    """Canonical JSON form; a symbolic extent is an index expression over the symbols."""
+    symbols = [[s.name, s.low, s.high, list(s.hints)] for s in workload.symbols]
     return {
+        **({"symbols": symbols} if symbols else {}),
         "format": FORMAT,
         "operands": [_operand_json(o) for o in workload.operands],
         "temporaries": [_operand_json(o) for o in workload.temporaries],
@@ -161,25 +166,33 @@ def workload_from_json(data: Any) -> Workload:
     operands, temporaries, outputs = (
         tuple(_operand_from_json(o) for o in data[key]) for key in ("operands", "temporaries", "outputs")
     )
-    return Workload(operands, temporaries, outputs, tuple(_stage_from_json(s) for s in data["stages"]))
+    stages = tuple(_stage_from_json(s) for s in data["stages"])
+    symbols = tuple(_symbol_from_json(s) for s in data.get("symbols", ()))
+    return Workload(operands, temporaries, outputs, stages, symbols)
+
+
+def _symbol_from_json(data: Any) -> Symbol:
+    name, low, high, hints = data
+    return Symbol(str(name), int(low), int(high), tuple(int(hint) for hint in hints))
 
 
 def _operand_json(operand: Operand) -> list[Any]:
-    fields = [operand.name, list(operand.sizes), operand.dtype.value, operand.constant]
+    shape = [index_json(extent) for extent in operand.shape]
+    fields = [operand.name, shape, operand.dtype.value, operand.constant]
     return fields if operand.bound is None else [*fields, operand.bound]
 
 
 def _operand_from_json(data: Any) -> Operand:
     name, sizes, dtype, constant, *bound = data
-    shape = tuple(Index.of(int(s)) for s in sizes)
+    shape = tuple(index_from_json(s) for s in sizes)
     return Operand(str(name), shape, DType(dtype), bool(constant), int(bound[0]) if bound else None)
 
 
 def _stage_json(stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
-        "axes": [[a.name, a.size] for a in stage.axes],
-        "reduce": [[a.name, a.size] for a in stage.reduce_axes],
+        "axes": [[a.name, index_json(a.extent)] for a in stage.axes],
+        "reduce": [[a.name, index_json(a.extent)] for a in stage.reduce_axes],
         "reducer": stage.reducer,
         "body": expr_json(stage.body),
         "target": stage.target,
@@ -191,8 +204,8 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
 def _stage_from_json(data: Any) -> Stage:
     return Stage(
         name=str(data["name"]),
-        axes=tuple(axis(n, int(s)) for n, s in data["axes"]),
-        reduce_axes=tuple(axis(n, int(s)) for n, s in data["reduce"]),
+        axes=tuple(axis(n, index_from_json(s)) for n, s in data["axes"]),
+        reduce_axes=tuple(axis(n, index_from_json(s)) for n, s in data["reduce"]),
         reducer=data["reducer"],
         body=expr_from_json(data["body"]),
         target=str(data["target"]),

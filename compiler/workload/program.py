@@ -9,6 +9,7 @@ import numpy as np
 
 from compiler.graph.ir import TensorType
 from compiler.graph.layout import Layout
+from compiler.symbol import Symbol
 from compiler.workload.ir import Operand, Workload
 
 
@@ -19,11 +20,13 @@ class Subgraph:
     Attributes:
         name: for people, such as "conv2d_3x3 64->64 @56x56".
         bindings: value of the model for each operand and output of the Workload, by the Workload's names.
+        symbols: the Program's symbol for each of the Workload's.
     """
 
     name: str
     workload: Workload
     bindings: Mapping[str, str]
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,7 @@ class Program:
         buffers: how each value lies in memory (storage extents, halo included), constants excluded.
         constants: by value name, row-major and read-only.
         layouts: of every value in `buffers`; a halo must be zero whenever the value is read, and no kernel stores it.
+        symbols: of the extents of inputs; a static model has none.
     """
 
     name: str
@@ -44,3 +48,4 @@ class Program:
     constants: Mapping[str, np.ndarray]
     subgraphs: tuple[Subgraph, ...]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    symbols: tuple[Symbol, ...] = ()

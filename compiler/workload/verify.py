@@ -8,17 +8,26 @@ from compiler.errors import CompileError
 from compiler.graph.verify import guarded_loads, narrowed
 from compiler.index import Index, Ranges
 from compiler.scalar import REDUCERS, Bound, Guard, Load, Pick, walk
+from compiler.symbol import corners
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.program import Program, Subgraph
+from compiler.workload.specialise import specialise
 
 
 def verify_workload(workload: Workload) -> None:
     """Check names, ranks, order of stages and the bounds of every index.
 
+    A Workload with symbols is checked at the ends of their ranges. Where indices and extents are affine in them, what
+    holds there holds between.
+
     Raises:
         CompileError: the first rule that is broken; it is a bug of the compiler.
-        InputError: an extent is symbolic.
     """
+    for values in corners(workload.symbols):
+        _verify_static(specialise(workload, values))
+
+
+def _verify_static(workload: Workload) -> None:
     buffers = workload.buffers
     count = len(workload.operands) + len(workload.temporaries) + len(workload.outputs)
     _require(len(buffers) == count, "two buffers have the same name")
@@ -60,9 +69,10 @@ def _verify_bindings(subgraph: Subgraph, program: Program) -> None:
     for operand in (*workload.operands, *workload.outputs):
         value = subgraph.bindings[operand.name]
         constant = program.constants.get(value)
-        elements = program.buffers[value].elements if constant is None else constant.size
+        elements = program.buffers[value].count if constant is None else Index.of(constant.size)
+        needed = operand.count.substitute({own: Index.of(name) for own, name in subgraph.symbols.items()})
         _require(operand.constant == (constant is not None), f"{value} is a constant on one side only")
-        _require(elements == operand.elements, f"{value} has {elements} elements, not {operand.elements}")
+        _require(elements == needed, f"{value} has {elements} elements, not {needed}")
 
 
 def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:

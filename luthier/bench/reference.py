@@ -47,7 +47,7 @@ def relative_error(outputs: Arrays, reference: Arrays) -> float:
 
 def _array(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     if spec.dtype.is_float:
-        return generator.standard_normal(spec.shape).astype(spec.dtype.numpy)
+        return generator.standard_normal(spec.sizes()).astype(spec.dtype.numpy)
     if spec.dtype is DType.BOOL:
-        return generator.random(spec.shape) < 0.5
-    return generator.integers(0, 7, spec.shape).astype(spec.dtype.numpy)
+        return generator.random(spec.sizes()) < 0.5
+    return generator.integers(0, 7, spec.sizes()).astype(spec.dtype.numpy)

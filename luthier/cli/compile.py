@@ -43,7 +43,7 @@ def compile_(
         check_writable(output)
         shapes = parse_shapes(shape)
         chosen = make_options(target, threads, shapes, error_budget, database, runs_here=False)
-        image = build_image(read_program(model, chosen), chosen, require_tuned=require_tuned)
+        image = build_image(read_program(model, chosen, any_size=True), chosen, require_tuned=require_tuned)
         code = image_bytes(image)
         write_atomically(output, code)
         document = compile_document(model.stem, image, output, len(code), time.perf_counter() - start)

@@ -1,0 +1,295 @@
+"""Models with open sizes: compiled once, right for every size, against float64 and against static compilation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.errors import InputError, ModelError
+from compiler.graph.evaluate import evaluate_graph
+from compiler.pipeline import (
+    choose_schedules,
+    compile_program,
+    default_schedule,
+    load_graph,
+    lower,
+    lower_any_size,
+)
+from compiler.runtime.module import Module, load_module
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.source import Found, NoSource
+from compiler.schedule.steps import Split
+from compiler.target import Target, native_target
+from compiler.workload.ir import Workload
+
+SIZES = (1, 2, 7, 32, 3)
+Dim = int | str | None
+
+
+def built(
+    nodes: list[Any], inputs: dict[str, list[Dim]], outputs: dict[str, list[Dim]], constants: dict[str, Any]
+) -> onnx.ModelProto:
+    def info(name: str, shape: list[Dim]) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: np.array(value, np.int64)
+        if isinstance(value, list)
+        else rng.uniform(0.1, 1, value).astype(np.float32) - (0.5 if name.startswith("w") else 0)
+        for name, value in constants.items()
+    }
+    graph = helper.make_graph(
+        nodes,
+        "open",
+        [info(name, shape) for name, shape in inputs.items()],
+        [info(name, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in tensors.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+def node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
+    return helper.make_node(kind, inputs.split(), [output], **attributes)
+
+
+def mlp(batch: Dim = "batch") -> onnx.ModelProto:
+    nodes = [
+        node("Gemm", "x w0 b0", "a", transB=1),
+        node("Relu", "a", "b"),
+        node("Gemm", "b w1 b1", "c"),
+        node("Softmax", "c", "y", axis=-1),
+    ]
+    constants = {"w0": (70, 37), "b0": (70,), "w1": (70, 100), "b1": (100,)}
+    return built(nodes, {"x": [batch, 37]}, {"y": [batch, 100]}, constants)
+
+
+def convolutions(batch: Dim = "batch") -> onnx.ModelProto:
+    """Padding (halos), normalisation, a residual, depthwise, both pools, shape arithmetic, softmax."""
+    nodes = [
+        node("Conv", "x w0", "a", pads=[1, 1, 1, 1]),
+        node("BatchNormalization", "a scale bias mean var", "b"),
+        node("Relu", "b", "c"),
+        node("Conv", "c w1", "d", pads=[1, 1, 1, 1], group=12),
+        node("Add", "d c", "e"),
+        node("Conv", "e w4", "e4", pads=[1, 1, 1, 1]),
+        node("MaxPool", "e4", "f", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Conv", "f w2", "g"),
+        node("GlobalAveragePool", "g", "h"),
+        node("Shape", "h", "s"),
+        node("Gather", "s zero", "n", axis=0),
+        node("Concat", "n rest", "wanted", axis=0),
+        node("Reshape", "h wanted", "i"),
+        node("Gemm", "i w3 b3", "j"),
+        node("Softmax", "j", "y", axis=1),
+    ]
+    channels = dict.fromkeys(("scale", "bias", "mean", "var"), (12,))
+    constants = {
+        **{"w0": (12, 3, 3, 3), "w1": (12, 1, 3, 3), "w2": (20, 12, 1, 1), "w3": (20, 7), "b3": (7,)},
+        **{"w4": (12, 12, 3, 3), "zero": [0], "rest": [-1]},
+        **channels,
+    }
+    outputs: dict[str, list[Dim]] = {"y": [batch, 7], "e": [batch, 12, 10, 10]}
+    return built(nodes, {"x": [batch, 3, 10, 10]}, outputs, constants)
+
+
+MODELS = {"mlp": mlp, "convolutions": convolutions}
+
+
+def inputs_of(module: Module, n: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(n)
+    values = {symbol.name: n for symbol in module.symbols}
+    return {s.name: rng.standard_normal(s.sizes(values)).astype(np.float32) for s in module.inputs}
+
+
+def worst(got: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> float:
+    assert {name: a.shape for name, a in got.items()} == {name: a.shape for name, a in wanted.items()}
+    return max(float(np.max(np.abs(got[k] - wanted[k])) / np.max(np.abs(wanted[k]))) for k in wanted)
+
+
+def compiled(model: onnx.ModelProto, threads: int = 1) -> Module:
+    return compile_program(lower_any_size(model), native_target(), threads, NoSource())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_one_module_is_right_for_every_size(name: str, threads: int) -> None:
+    model = MODELS[name]()
+    module = load_module(compiled(model, threads).to_bytes())
+    assert [s.name for s in module.symbols] == ["batch"]
+    for n in SIZES:
+        inputs = inputs_of(module, n)
+        graph = load_graph(model, {k: v.shape for k, v in inputs.items()})
+        static = compile_program(lower(graph), native_target(), 1, NoSource())
+        got = module.run(inputs)
+        assert worst(got, evaluate_graph(graph, inputs, np.float64)) < 1e-5
+        assert worst(got, static.run(inputs)) < 1e-5
+        static.close()
+    module.close()
+
+
+def test_memory_follows_the_sizes_of_each_call() -> None:
+    """Halos stay zero when memory that a larger batch wrote is used for a smaller one, and the other way round."""
+    module = compiled(convolutions())
+    fresh = {n: compiled(convolutions()).run(inputs_of(module, n)) for n in (1, 9)}
+    for n in (9, 1, 9, 1, 1, 9):
+        assert worst(module.run(inputs_of(module, n)), fresh[n]) == 0
+    module.close()
+
+
+def test_calls_with_other_sizes_run_at_the_same_time() -> None:
+    module = compiled(convolutions())
+    wanted = {n: module.run(inputs_of(module, n)) for n in range(1, 7)}
+    errors: list[float] = []
+
+    def call(n: int) -> None:
+        errors.extend(worst(module.run(inputs_of(module, n)), wanted[n]) for _ in range(20))
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in wanted]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 20 * len(wanted)
+    assert max(errors) == 0
+    module.close()
+
+
+def test_outputs_that_are_given_must_have_the_size_of_the_inputs() -> None:
+    module = compiled(mlp())
+    inputs = inputs_of(module, 3)
+    out = {"y": np.empty((3, 100), np.float32)}
+    module.run_into(inputs, out)
+    assert worst(out, module.run(inputs)) == 0
+    with pytest.raises(
+        InputError, match=r"output 'y' is float32 of shape \[4, 100\]; give float32 of shape \[3, 100\]"
+    ):
+        module.run_into(inputs, {"y": np.empty((4, 100), np.float32)})
+    module.close()
+
+
+def two_inputs(second: Dim) -> onnx.ModelProto:
+    nodes = [node("Add", "x z", "y")]
+    return built(nodes, {"x": ["n", 4], "z": [second, 4]}, {"y": [None, 4]}, {})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"x": (2, 4), "z": (3, 4)}, "input 'z' has n = 3, and input 'x' has 2; give all inputs the same"),
+        ({"x": (2, 5), "z": (2, 4)}, "input 'x' is float32 of shape [2, 5]; give float32 of shape [2, 4]"),
+        ({"x": (2,), "z": (2, 4)}, "input 'x' is float32 of shape [2]; give float32 of shape [2, 4]"),
+        ({"x": (2,), "z": (4,)}, "input 'x' is float32 of shape [2]; give float32 of shape [n, 4]"),
+        ({"x": (0, 4), "z": (0, 4)}, "input 'x' has n = 0; give a size from 1 to 1048576"),
+        ({"x": (2, 4)}, "input 'z' is missing; give an array, float32 of shape [2, 4]"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_one_clear_error(shapes: dict[str, tuple[int, ...]], message: str) -> None:
+    module = compiled(two_inputs("n"))
+    with pytest.raises(InputError) as caught:
+        module.run({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    assert str(caught.value) == message
+    module.close()
+
+
+def test_two_symbols() -> None:
+    nodes = [node("Gemm", "x w", "y"), node("Relu", "z", "r")]
+    model = built(nodes, {"x": ["n", 5], "z": ["m", 6]}, {"y": ["n", 3], "r": ["m", 6]}, {"w": (5, 3)})
+    module = compiled(model)
+    for n, m in ((1, 9), (8, 2), (17, 1)):
+        x, z = np.ones((n, 5), np.float32), -np.ones((m, 6), np.float32)
+        got = module.run({"x": x, "z": z})
+        assert got["y"].shape == (n, 3)
+        assert got["r"].shape == (m, 6)
+        assert not got["r"].any()
+    module.close()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            two_inputs("m"),
+            "once for all sizes of 'n' and 'm' (with n = 9 and m = 8, node 'Add_0' (Add) has operands of shapes",
+        ),
+        (
+            built([node("Add", "x w", "y")], {"x": ["n", 3]}, {"y": [None, 3]}, {"w": (8, 3)}),
+            "(with n = 9, node",
+        ),
+        (
+            built(
+                [node("ReduceMean", "x axes", "y", keepdims=0)], {"x": ["n", 3]}, {"y": [3]}, {"axes": [0]}
+            ),
+            "cannot be compiled once for all sizes of 'n' (in 'reduce",
+        ),
+        (
+            built([node("Add", "x b", "y")], {"x": [3, "length"]}, {"y": [3, None]}, {"b": (3, 1)}),
+            "not the outermost in memory",
+        ),
+        (
+            built([node("MatMul", "x x2", "y")], {"x": [2, 3], "x2": [3, "n"]}, {"y": [2, None]}, {}),
+            "not the outermost in memory",
+        ),
+        (
+            built([node("Squeeze", "x", "y")], {"x": ["n", 3, 4]}, {"y": None}, {}),  # type: ignore[dict-item]
+            "output 'y' has shape [3, 4] for n = 1, not [1, 3, 4]",
+        ),
+    ],
+    ids=[
+        "two sizes added",
+        "broadcast of one size",
+        "mean over the batch",
+        "inner",
+        "columns",
+        "squeezed at 1",
+    ],
+)
+def test_models_that_have_no_form_for_all_sizes_are_refused(model: onnx.ModelProto, message: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        lower_any_size(model)
+    assert message in str(caught.value)
+
+
+def test_an_inner_size_is_fine_where_all_of_the_tensor_is_one_axis() -> None:
+    module = compiled(built([node("Relu", "x", "y")], {"x": [3, "length"]}, {"y": [3, None]}, {}))
+    for n in SIZES:
+        inputs = inputs_of(module, n)
+        assert worst(module.run(inputs), {"y": np.maximum(inputs["x"], 0)}) == 0
+    module.close()
+
+
+def test_given_shapes_specialise_and_static_models_have_no_symbols() -> None:
+    assert lower_any_size(mlp(), {"x": (4, 37)}).symbols == ()
+    static = compile_program(lower_any_size(mlp(4)), native_target(), 1, NoSource())
+    assert static.symbols == ()
+    assert [s.shape for s in static.outputs] == [(4, 100)]
+    static.close()
+
+
+class OneRecord:
+    """Knows a schedule for one digest alone."""
+
+    def __init__(self, digest: str, schedule: Schedule) -> None:
+        self._digest, self._schedule = digest, schedule
+
+    def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
+        return [Found(self._schedule, "exact") if w.digest == self._digest else None for w in workloads]
+
+
+def test_a_record_for_the_nominal_size_serves_all_sizes_where_it_is_legal() -> None:
+    program = lower_any_size(mlp())
+    symbolic = program.subgraphs[0].workload
+    static = lower(load_graph(mlp(), {"x": (8, 37)})).subgraphs[0].workload
+    tuned = default_schedule(static, native_target(), 1)
+    for schedule, lookup in ((tuned, "near"), (Schedule((Split("nothing", "s0", 2),)), "default")):
+        source = OneRecord(static.digest, schedule)
+        chosen = choose_schedules(program, native_target(), 1, source)
+        assert chosen[symbolic.digest].found.lookup == lookup
+    exact = choose_schedules(program, native_target(), 1, OneRecord(symbolic.digest, tuned))
+    assert exact[symbolic.digest].found.lookup == "exact"

@@ -1,0 +1,153 @@
+"""One kernel over a symbolic batch is right for every size, under any legal schedule, on one and on two threads."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
+from compiler.loop.interpreter import interpret
+from compiler.loop.ir import For, LoopKind, walk_statements
+from compiler.loop.printer import print_nest
+from compiler.pipeline import build_kernel, build_nest
+from compiler.runtime.loader import LoadedKernel
+from compiler.schedule.primitives import replay
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Bind, Fuse, Reorder, Split
+from compiler.space.rules import build_space
+from compiler.symbol import size_at
+from compiler.target import PRESETS, native_target
+from compiler.workload.canonical import canonicalise
+from compiler.workload.ir import Workload
+from compiler.workload.specialise import specialise
+from tests.compiler.execute import relative_error
+from tests.compiler.symbolic import SIZES, SYMBOLIC
+from tests.compiler.workloads import random_operands
+from tests.conftest import Golden
+
+
+def _errors(workload: Workload, schedule: Schedule, threads: int) -> list[float]:
+    """Of one kernel, for each size; outputs and scratch are poisoned, a row behind the output must stay as it is."""
+    kernel = build_kernel(workload, schedule, native_target())
+    loaded = LoadedKernel(kernel, threads)
+    errors = []
+    try:
+        for n in SIZES:
+            static = specialise(workload, {"n0": n})
+            operands = random_operands(static, seed=n)
+            sizes = static.outputs[0].sizes
+            output = np.full((sizes[0] + 1, *sizes[1:]), np.nan, np.float32)
+            output[-1] = 7.0
+            arrays = {"y0": output}
+            for p in kernel.params:
+                if p.role == "scratch":
+                    arrays[p.name] = np.full(p.sizes({"n0": n}), np.nan, p.dtype.numpy)
+                elif p.role != "output":
+                    source = operands[p.name]
+                    arrays[p.name] = source if p.packing is None else p.packing.apply(source)
+            loaded.run([arrays[p.name].ctypes.data for p in kernel.params], [n])
+            assert (output[-1] == 7.0).all()
+            errors.append(relative_error(output[:-1], reference_outputs(static, operands)["y0"]))
+    finally:
+        loaded.close()
+    return errors
+
+
+def _check(kind: str, samples: int) -> None:
+    workload, rng = SYMBOLIC[kind], random.Random(kind)
+    for threads in (1, 2):
+        space = build_space(workload, native_target(), threads)
+        for assignment in (space.default, *(space.sample(rng) for _ in range(samples))):
+            assert max(_errors(workload, space.schedule(assignment), threads)) < 1e-5, space.values(
+                assignment
+            )
+
+
+@pytest.mark.parametrize("kind", SYMBOLIC)
+def test_a_kernel_is_right_for_every_size(kind: str) -> None:
+    _check(kind, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SYMBOLIC)
+def test_random_schedules_are_right_for_every_size(kind: str) -> None:
+    _check(kind, 40)
+
+
+@pytest.mark.parametrize("kind", ["matmul_rows", "add_relu_rows", "mean", "row_sum"])
+@pytest.mark.parametrize("target", ["x86-64-v3", "aarch64-neoverse-n1"])
+def test_the_interpreter_agrees(kind: str, target: str) -> None:
+    workload = SYMBOLIC[kind]
+    space = build_space(workload, PRESETS[target], 2)
+    nest = build_nest(workload, space.schedule(space.sample(random.Random(3))))
+    for n in (1, 3):
+        static = specialise(workload, {"n0": n})
+        operands = random_operands(static)
+        arrays = {
+            b.name: operands[b.name] if b.packing is None else b.packing.apply(operands[b.name])
+            for b in nest.params
+            if b.role in ("input", "constant")
+        }
+        arrays["y0"] = np.full(
+            [size_at(size, {"n0": n}) for size in nest.by_name["y0"].shape], np.nan, np.float32
+        )
+        interpret(nest, arrays, {"n0": n})
+        assert relative_error(arrays["y0"], reference_outputs(static, operands)["y0"]) < 1e-5
+
+
+def _copied(workload: Workload, schedule: Schedule) -> list[For]:
+    nest = build_nest(workload, schedule)
+    kinds = (LoopKind.VECTOR, LoopKind.UNROLLED)
+    return [s for s in walk_statements(nest.body) if isinstance(s, For) and s.kind in kinds]
+
+
+def test_vector_and_unrolled_loops_do_not_depend_on_symbols() -> None:
+    for kind, workload in SYMBOLIC.items():
+        space = build_space(workload, native_target(), 2)
+        for loop in _copied(workload, space.schedule(space.default)):
+            assert loop.extent.bound is None or "n0" not in loop.extent.bound.names(), kind
+
+
+def test_a_tile_that_divides_every_size_has_no_edge() -> None:
+    canonical = canonicalise(SYMBOLIC["add_relu"]).workload
+    (axis,) = canonical.stages[0].axes
+    assert str(axis.extent) == "n0*315"
+    split = (Split("map", axis.name, 7), Bind("map", f"{axis.name}.i", LoopKind.UNROLLED))
+    assert "if" not in print_nest(build_nest(canonical, Schedule(split)))
+    split = (Split("map", axis.name, 6), Bind("map", f"{axis.name}.i", LoopKind.UNROLLED))
+    assert print_nest(build_nest(canonical, Schedule(split))).count("if") == 2  # full, or 3 left
+
+
+def test_the_nest_of_ragged_rows(golden: Golden) -> None:
+    steps = (
+        Split("map", "s1", 8),
+        Split("map", "s0", 3),
+        Reorder("map", ("s0.o", "s1.o", "s0.i", "s1.i")),
+        Bind("map", "s0.i", LoopKind.UNROLLED),
+        Bind("map", "s1.i", LoopKind.VECTOR),
+        Bind("map", "s0.o", LoopKind.PARALLEL),
+    )
+    golden(print_nest(build_nest(SYMBOLIC["add_relu_rows"], Schedule(steps))), "symbolic_rows")
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ((Bind("map", "s0", LoopKind.UNROLLED),), "only known at run time"),
+        ((Fuse("map", "s0", "s1"), Bind("map", "s0*s1", LoopKind.VECTOR)), "only known at run time"),
+        ((Split("map", "s0", 64), Bind("map", "s0.i", LoopKind.UNROLLED)), "63 lengths; use smaller tiles"),
+        ((Split("map", "s0", 2), Fuse("map", "s0.i", "s1")), "depends on a loop"),
+    ],
+)
+def test_what_a_symbolic_extent_forbids(steps: tuple[Split | Bind | Fuse, ...], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        replay(SYMBOLIC["add_relu_rows"], Schedule(steps))
+
+
+def test_an_inner_symbolic_loop_cannot_be_fused() -> None:
+    steps = (Reorder("map", ("s1", "s0")), Fuse("map", "s1", "s0"))
+    with pytest.raises(ScheduleError, match="inner extent must be constant"):
+        replay(SYMBOLIC["add_relu_rows"], Schedule(steps))

@@ -1,0 +1,123 @@
+"""Generalising: the common form of a thing made for several sizes, and what has none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.errors import CompileError
+from compiler.index import Index
+from compiler.scalar import Load
+from compiler.symbol import Symbol
+from compiler.workload.canonical import canonicalise
+from compiler.workload.generalise import DiffersError, affine, generalise, sample_values
+from compiler.workload.ir import workload_from_json, workload_json
+from compiler.workload.specialise import nominal, specialise
+from compiler.workload.verify import verify_workload
+from tests.compiler.symbolic import BATCH, SYMBOLIC
+from tests.compiler.workloads import KINDS
+
+N, M = Symbol("n"), Symbol("m", 1, 512)
+ONE, TWO = sample_values((N,)), sample_values((N, M))
+
+
+def test_numbers_are_fitted_in_several_symbols() -> None:
+    assert str(affine([3 * p["n"] - 2 * p["m"] + 5 for p in TWO], TWO, "x")) == "-m*2 + n*3 + 5"
+    assert affine([7] * len(ONE), ONE, "x") == Index.of(7)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        lambda n: n * n,
+        lambda n: (n + 1) // 2,
+        lambda n: n % 4,
+        lambda n: min(n, 16),
+        lambda n: max(n, 9),
+        lambda n: -(-n // 8) * 8,
+    ],
+    ids=["square", "half", "remainder", "at most", "at least", "padded"],
+)
+def test_what_is_not_affine_is_refused(size: object) -> None:
+    with pytest.raises(DiffersError, match="not affine in n"):
+        affine([size(p["n"]) for p in ONE], ONE, "x")  # type: ignore[operator]
+
+
+def test_a_product_of_symbols_is_refused() -> None:
+    with pytest.raises(DiffersError, match="not affine in n, m"):
+        affine([p["n"] * p["m"] for p in TWO], TWO, "x")
+
+
+def test_samples_stay_within_ranges_and_avoid_one() -> None:
+    values = [p["k"] for p in sample_values((Symbol("k", 1, 4),))]
+    assert set(values) <= {2, 3, 4}
+    assert len(values) > 1
+    assert [p["k"] for p in sample_values((Symbol("k", 6, 6),))] == [6]
+    assert all(1 < n < N.high for p in TWO for n in p.values())
+
+
+def test_structures_that_differ_have_no_common_form() -> None:
+    for parts in (
+        [("a", 1), ("a", 2)],
+        [{"x": 1}, {"y": 1}],
+        [(1,), (1, 2)],
+        [np.zeros(2), np.zeros(3)],
+        [Load("x", (Index.of("i") * 2,)), Load("x", (Index.of("i") * 3,))],
+        [1, "1"],
+    ):
+        with pytest.raises(DiffersError):
+            generalise(parts, ONE[:2])
+
+
+def test_equal_parts_come_back_as_the_same_object() -> None:
+    workload = KINDS["convolution"]
+    assert generalise([workload, replace(workload)], ONE[:2]) is workload
+
+
+@pytest.mark.parametrize("kind", SYMBOLIC)
+def test_the_canonical_form_of_a_symbolic_workload(kind: str) -> None:
+    workload = canonicalise(SYMBOLIC[kind]).workload
+    verify_workload(workload)
+    assert [s.name for s in workload.symbols] == ["n0"]
+    assert canonicalise(workload).workload == workload
+    again = workload_from_json(json.loads(json.dumps(workload_json(workload))))
+    assert again == workload
+    assert again.digest == workload.digest
+    for n in (2, 5, 64):
+        static = canonicalise(specialise(SYMBOLIC[kind], {"n0": n})).workload
+        assert specialise(workload, {"n0": n}).digest == static.digest
+    assert nominal(workload).digest == specialise(workload, {"n0": BATCH.nominal}).digest
+
+
+def test_digests_do_not_depend_on_the_model_s_name_for_a_symbol() -> None:
+    workload = SYMBOLIC["matmul_rows"]
+    named = replace(workload, symbols=(replace(BATCH, name="batch"),))
+    text = json.dumps(workload_json(named)).replace('"n0"', '"batch"')
+    renamed = workload_from_json(json.loads(text))
+    found = canonicalise(renamed)
+    assert found.symbols == {"n0": "batch"}
+    assert found.workload.digest == canonicalise(workload).workload.digest
+
+
+def test_static_workloads_keep_their_digests() -> None:
+    """Records are kept by digest: a change here orphans every stored one."""
+    digests = {
+        kind: canonicalise(KINDS[kind]).workload.digest[:16]
+        for kind in ("convolution", "matmul", "transpose")
+    }
+    assert digests == {
+        "convolution": "a686c4852a83dbf2",
+        "matmul": "47b8695e7f3b4ea1",
+        "transpose": "e1d210b52ca3c9b6",
+    }
+
+
+def test_an_access_outside_at_the_largest_size_is_found() -> None:
+    workload = SYMBOLIC["add_relu_rows"]
+    (stage,) = workload.stages
+    wrong = replace(stage, body=Load("x0", (Index.of("s0") * 2, Index.of("s1"))))
+    with pytest.raises(CompileError, match="is indexed by"):
+        verify_workload(replace(workload, stages=(wrong,)))
