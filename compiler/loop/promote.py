@@ -18,6 +18,7 @@ from typing import assert_never
 from compiler.index import Index
 from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store
 from compiler.scalar import loads
+from compiler.symbol import size_at
 
 _Slot = tuple[int, int]
 """First element and lanes; 0 lanes for a single element."""
@@ -54,11 +55,13 @@ def local_bytes(nest: LoopNest) -> int:
 
 
 def _padded(buffer: Buffer, lanes: int) -> Buffer:
-    columns = buffer.shape[-1]
-    if not isinstance(columns, int):
+    """Whole vectors along the innermost dimension that has more than one element."""
+    sizes = [size_at(size, {}) for size in buffer.shape]
+    place = max((d for d, size in enumerate(sizes) if size > 1), default=len(sizes) - 1)
+    padded = -(-sizes[place] // lanes) * lanes
+    if padded == sizes[place]:
         return buffer
-    last = -(-columns // lanes) * lanes
-    return buffer if last == buffer.shape[-1] else replace(buffer, shape=(*buffer.shape[:-1], last))
+    return replace(buffer, shape=(*sizes[:place], padded, *sizes[place + 1 :]))
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -264,6 +264,15 @@ def test_an_inner_size_is_fine_where_all_of_the_tensor_is_one_axis() -> None:
     module.close()
 
 
+def test_a_softmax_whose_rows_end_in_dimensions_of_one() -> None:
+    module = compiled(built([node("Softmax", "x", "y", axis=1)], {"x": ["n", 1000, 1, 1]}, {"y": None}, {}))  # type: ignore[dict-item]
+    for n in SIZES:
+        inputs = inputs_of(module, n)
+        powers = np.exp(inputs["x"].astype(np.float64))
+        assert worst(module.run(inputs), {"y": powers / powers.sum(axis=1, keepdims=True)}) < 1e-5
+    module.close()
+
+
 def test_given_shapes_specialise_and_static_models_have_no_symbols() -> None:
     assert lower_any_size(mlp(), {"x": (4, 37)}).symbols == ()
     static = compile_program(lower_any_size(mlp(4)), native_target(), 1, NoSource())
