@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from compiler.dtype import DType
 from compiler.graph.affine import ONE, ZERO, Affine, affine_in, identity_indices
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node
 from compiler.graph.rename import fresh_names
@@ -61,6 +62,8 @@ class _State:
 
     def fold(self, last: Node) -> None:
         """Fold the chain of maps that ends with this node, where there is one and it can be folded."""
+        if last.compute.dtype is not DType.F32:
+            return
         chain = self._chain(last)
         if chain is None:
             return

@@ -29,6 +29,7 @@ from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, apply
 from compiler.symbol import Axis, axis
 
 Array = npt.NDArray[Any]
+_HALF = 128
 _NARROW = (DType.I8, DType.U8, DType.I16, DType.I32)
 
 
@@ -132,21 +133,23 @@ class _Folding:
     def _plain(self, node: Node, data: Centred, weights: Centred) -> Iterator[Node]:
         compute = node.compute
         right = self._shifted(weights)
-        zero = data.zero
-        literal = 0 if zero is None else self._literal(zero)
+        kind = self._graph.types()[data.load.buffer].dtype
+        literal = 0 if data.zero is None else self._literal(data.zero)
         x: Expr = data.load
         if data.bounds:
-            kind = self._graph.types()[data.load.buffer].dtype
             x = Guard(data.bounds, x, Const(literal or 0, kind))
-        body = apply("mul", Cast(x, DType.I32), Cast(right, DType.I32))
-        if zero is None or literal == 0:
-            yield replace(node, compute=replace(compute, body=body))
+        lift = _HALF if kind is DType.I8 else 0
+        wide: Expr = Cast(x, DType.I32)
+        lifted = apply("add", wide, Const(lift, DType.I32)) if lift else wide
+        product = replace(compute, body=apply("mul", lifted, Cast(right, DType.I32)))
+        if literal is not None and literal + lift == 0:
+            yield replace(node, compute=product)
             return
         plain = self._fresh(f"{node.output}.product")
-        yield Node(node.name, plain, replace(compute, body=body))
+        yield Node(node.name, plain, product)
         sums, total = self._sums(node, right)
         yield total
-        factor: Expr = Const(literal, DType.I32) if literal is not None else _wide(zero)
+        factor = Const(literal + lift, DType.I32) if literal is not None else _wide(data.zero, lift)
         value = Load(plain, identity_indices(compute))
         corrected = apply("sub", value, apply("mul", factor, sums))
         yield Node(node.name, node.output, Compute(compute.axes, (), None, corrected, DType.I32))
@@ -202,6 +205,7 @@ def _places(axes: tuple[Axis, ...]) -> tuple[Index, ...]:
     return tuple(Index.of(a.name) for a in axes) or (Index.of(0),)
 
 
-def _wide(zero: Const | Load | None) -> Expr:
+def _wide(zero: Const | Load | None, lift: int) -> Expr:
     assert isinstance(zero, Load)
-    return Cast(zero, DType.I32)
+    wide = Cast(zero, DType.I32)
+    return apply("add", wide, Const(lift, DType.I32)) if lift else wide

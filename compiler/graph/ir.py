@@ -137,7 +137,8 @@ class Graph:
 def product_factors(body: Expr) -> tuple[Load | Guard, ...] | None:
     """The factors, where the body is a product of two or more loads, else None.
 
-    Each may be guarded with a literal, and cast to the type of the product; casts are left out of the answer.
+    Each may be guarded with a literal, and cast to the type of the product and there moved by a whole number, which the
+    answer leaves out.
     """
     factors = _factors(body)
     return factors if factors is not None and len(factors) >= 2 else None
@@ -149,7 +150,7 @@ def _factors(expr: Expr) -> tuple[Load | Guard, ...] | None:
             return (expr,)
         case Guard(_, Load(), Const()):
             return (expr,)
-        case Cast(value, _):
+        case Cast(value, _) | Apply("add", (Cast() as value, Const(_, DType.I32))):
             inner = _factors(value)
             return inner if inner is not None and len(inner) == 1 else None
         case Apply("mul", args):

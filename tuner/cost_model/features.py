@@ -8,7 +8,7 @@ loops at the very inside; levels 1 to LEVELS are the loops around it, inside out
     tile_*      vector length, accumulators, loads per multiplication, register pressure, unrolled body
     level<n>_*  trips, which kind of loop, which buffers it moves, bytes that its body touches, against each cache
     parallel_*  iterations per thread and how evenly they are shared
-    nest_*      waste of ragged tiles, packing, where the anchor is attached
+    nest_*      waste of ragged tiles, packing, where the anchor is attached, products per lane and machine instruction
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import LoopKind
 from compiler.schedule.primitives import apply_step, replay
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.state import State
+from compiler.schedule.state import ScheduledStage, State
 from compiler.schedule.steps import Algorithm
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
@@ -48,7 +49,7 @@ _LEVEL = (
     *(f"over_{c}" for c in _CACHES), "reuse",
 )  # fmt: skip
 _PARALLEL = ("extent", "per_thread", "balance")
-_NEST = ("waste", "packed", "attached_at", "region", "loops", "materialised")
+_NEST = ("waste", "packed", "attached_at", "region", "loops", "materialised", "products")
 
 FEATURE_NAMES: tuple[str, ...] = (
     *(f"work_{n}" for n in _WORK),
@@ -227,7 +228,16 @@ def _nest(nest: NestView, state: State, anchor: Stage) -> tuple[float, ...]:
         _log(region),
         float(len(nest.loops)),
         float(materialised),
+        _products(state.stage(anchor.name)),
     )
+
+
+def _products(stage: ScheduledStage) -> float:
+    """Products that one machine instruction adds to a lane: 1 without an instruction that adds several."""
+    if stage.dot is None:
+        return 1.0
+    entry = INSTRUCTIONS[stage.dot[1]]
+    return entry.group / len(entry.template)
 
 
 def _touched(nest: NestView, same_kind: Sequence[Access]) -> NDArray[np.float64]:

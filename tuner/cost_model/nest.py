@@ -117,7 +117,10 @@ def view(state: State, stage: ScheduledStage) -> NestView:
             parts = [(p.name, p.extent) for p in owner.lets if p.of == loop.name]
             for name, extent in parts or [(loop.name, loop.extent.limit)]:
                 places[owner.stage.name, name] = len(loops), extent
-            loops.append(PathLoop(loop.extent.limit, loop.reduces, loop.kind))
+            # What an instruction takes in is part of the tile, as an unrolled loop would be.
+            taken = owner.dot is not None and owner.dot[0] == loop.name
+            kind = LoopKind.UNROLLED if taken else loop.kind
+            loops.append(PathLoop(loop.extent.limit, loop.reduces, kind))
     sizes = [a.size for a in (*stage.stage.axes, *stage.stage.reduce_axes)]
     steps = np.zeros((len(loops), len(sizes)))
     reach = np.zeros_like(steps)
@@ -152,7 +155,9 @@ def _axis_terms(state: State, stage: ScheduledStage, axis: str) -> list[tuple[_N
     if stage.attachment is None:
         return terms
     consumer = state.stage(stage.attachment.consumer)
-    read = next(load for load in stage_loads(consumer.stage) if load.buffer == stage.stage.target)
+    read = next((r for r in stage_loads(consumer.stage) if r.buffer == stage.stage.target), None)
+    if read is None:
+        return terms + _origin_terms(stage, axis)
     around = set(_defined(consumer, stage.attachment.loop))
     for stored, index in zip(stage.stage.target_indices, read.indices, strict=True):
         if stored.name == axis:
@@ -163,6 +168,17 @@ def _axis_terms(state: State, stage: ScheduledStage, axis: str) -> list[tuple[_N
                     for n, c in moved
                     if n in around or n[0] != consumer.stage.name
                 ]
+    return terms
+
+
+def _origin_terms(stage: ScheduledStage, axis: str) -> list[tuple[_Name, int]]:
+    """What moves the region of a stage that stands in a loop of another one than its reader."""
+    terms: list[tuple[_Name, int]] = []
+    if stage.attachment is not None:
+        for stored, start in zip(stage.stage.target_indices, stage.attachment.origin, strict=True):
+            if stored.name == axis:
+                plain = [(atom, c) for atom, c in start.terms if isinstance(atom, str)]
+                terms += [((str(a).split(":")[0], str(a).split(":", 1)[1]), c) for a, c in plain]
     return terms
 
 

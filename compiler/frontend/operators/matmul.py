@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import (
     ReduceAxes,
@@ -18,7 +19,7 @@ from compiler.frontend.computes import (
 )
 from compiler.graph.ir import Compute
 from compiler.index import Index
-from compiler.scalar import Const, Expr, Load, apply
+from compiler.scalar import Cast, Const, Expr, Load, apply
 from compiler.symbol import Axis
 
 
@@ -55,9 +56,18 @@ def product(call: OperatorCall, left: str, right: str) -> Product:
 
 
 def _matmul(call: OperatorCall) -> None:
-    float_operands(call, call.value(0), call.value(1))
-    found = product(call, call.value(0), call.value(1))
-    call.emit(reduced(found.axes, found.inner, "sum", apply("mul", found.left, found.right)))
+    """Short floats are multiplied and added in f32, and rounded once."""
+    left, right = call.value(0), call.value(1)
+    dtype = call.dtype(left, right)
+    if dtype not in (DType.F16, DType.BF16):
+        float_operands(call, left, right)
+    found = product(call, left, right)
+    if dtype is DType.F32:
+        return call.emit(reduced(found.axes, found.inner, "sum", apply("mul", found.left, found.right)))
+    factors = (Cast(found.left, DType.F32), Cast(found.right, DType.F32))
+    total = call.intermediate(reduced(found.axes, found.inner, "sum", apply("mul", *factors)), "sum")
+    rounded = Cast(Load(total, at(found.axes)), dtype)
+    return call.emit(Compute(found.axes, (), None, rounded, dtype))
 
 
 def _gemm(call: OperatorCall) -> None:

@@ -9,11 +9,15 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.dtype import DType
+
 Array = np.ndarray[Any, Any]
 KINDS = {
     np.dtype(np.uint8): TensorProto.UINT8,
     np.dtype(np.int8): TensorProto.INT8,
     np.dtype(np.float32): TensorProto.FLOAT,
+    np.dtype(np.float16): TensorProto.FLOAT16,
+    DType.BF16.numpy: TensorProto.BFLOAT16,
 }
 
 

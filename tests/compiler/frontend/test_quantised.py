@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from compiler.dtype import DType
 from compiler.errors import UnsupportedOperator
 from compiler.frontend import import_model
 from compiler.graph.evaluate import evaluate_graph
@@ -73,6 +74,29 @@ def test_conv_integer_pads_with_the_zero_point(zero: int, stride: int, channels:
     node = make("ConvInteger", ["x", "w", "xz"], ["y"], pads=[1, 1, 1, 1], strides=[stride, stride])
     model = quantised_model([node], {"x": x}, {"w": w, "xz": np.uint8(zero)})
     assert_all_equal(model, {"x": x}, expected)
+
+
+def test_whole_numbers_added_to_a_product_of_them() -> None:
+    rng = np.random.default_rng(0)
+    x, w, bias = whole(rng, np.int8, 5, 7), whole(rng, np.int8, 7, 9), rng.integers(-9, 9, 9).astype(np.int32)
+    nodes = [make("MatMulInteger", ["x", "w", "xz"], ["t"]), make("Add", ["t", "b"], ["y"])]
+    model = quantised_model(nodes, {"x": x}, {"w": w, "xz": np.int8(3), "b": bias})
+    expected = (x.astype(np.int64) - 3) @ w.astype(np.int64) + bias
+    assert_all_equal(model, {"x": x}, expected.astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+def test_short_floats_are_added_in_f32_and_rounded_once(dtype: DType) -> None:
+    rng = np.random.default_rng(0)
+    # Whole numbers, so that the sums are exact in f32 and the order of the additions does not matter.
+    x, w = (rng.integers(-15, 16, shape).astype(dtype.numpy) for shape in ((5, 37), (37, 9)))
+    model = quantised_model([make("MatMul", ["x", "w"], ["y"])], {"x": x}, {"w": w})
+    expected = (x.astype(np.float32) @ w.astype(np.float32)).astype(dtype.numpy)
+    module = compile_program(lower(import_model(model)), native_target(), 1, NoSource())
+    try:
+        np.testing.assert_array_equal(module.run({"x": x})["y"].view(np.uint16), expected.view(np.uint16))
+    finally:
+        module.close()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -35,6 +35,7 @@ def product(x: Expr, w: Expr, shape: tuple[int, ...] = (3, 4), reduce: tuple[int
 def example(body: Node, w: np.ndarray, **constants: np.ndarray) -> Graph:
     inputs = {
         "x": TensorType((Index.of(3), Index.of(5)), DType.U8),
+        "signed": TensorType((Index.of(3), Index.of(5)), DType.I8),
         "zx": TensorType((), DType.U8),
         "rows": TensorType((Index.of(3),), DType.U8),
     }
@@ -48,6 +49,7 @@ def folded(graph: Graph) -> Graph:
     verify_graph(after)
     operands = {
         "x": RNG.integers(0, 256, (3, 5)).astype(np.uint8),
+        "signed": RNG.integers(-128, 128, (3, 5)).astype(np.int8),
         "zx": np.uint8(77),
         "rows": RNG.integers(0, 256, 3).astype(np.uint8),
     }
@@ -100,3 +102,12 @@ def test_weights_that_are_not_constant_stay() -> None:
 def test_a_plain_product_stays_as_it_is() -> None:
     before = example(product(wide(X), wide(W)), WEIGHTS)
     assert FoldZeroPoints().run(before) is before
+
+
+@pytest.mark.parametrize("zero", [None, Const(-128, I32), Const(5, I32)])
+def test_signed_data_loses_its_sign(zero: Const | None) -> None:
+    data = load("signed", "a0", "r0")
+    after = folded(example(product(wide(data) if zero is None else minus(data, zero), wide(W)), WEIGHTS))
+    (inner,) = [n for n in after.nodes if n.compute.reducer == "sum"]
+    assert inner.compute.body == apply("mul", apply("add", wide(data), Const(128, I32)), wide(W))
+    assert len(after.nodes) == (1 if zero == Const(-128, I32) else 2)

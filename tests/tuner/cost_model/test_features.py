@@ -12,6 +12,8 @@ from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
 from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from tests.compiler.integers import integer_matmul
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
@@ -69,6 +71,16 @@ def test_the_tile_is_what_the_schedule_says() -> None:
     assert found["nest_attached_at"] == 2
     assert found["nest_region"] == pytest.approx(log(6 * 32))
     assert found["nest_waste"] == 0.0
+
+
+def test_an_instruction_is_part_of_the_tile() -> None:
+    workload = integer_matmul(24, 64, 32)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    values = {**space.values(space.default), "rows": 6, "vectors": 2}
+    found = named(Task(workload, PRESETS["x86-64-v3"], 1, 1, "matmul"), space.build(values))
+    assert (found["tile_rows"], found["tile_vectors"], found["tile_reduction"]) == (6, 2, 2)
+    assert found["nest_products"] == 1.0  # two products by a multiplication and an addition
+    assert values["instruction"] == "vpmaddwd.256"
 
 
 def test_levels_go_from_the_inside_out_with_the_bytes_that_they_touch() -> None:
