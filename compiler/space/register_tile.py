@@ -61,7 +61,7 @@ class RegisterTile:
             Knob("vectors", tuple(v for v in VECTORS if v <= vectors)),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),
-            Knob("unroll", tuple(u for u in UNROLLS if u <= points)),
+            Knob("unroll", tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))),
         ]
         if len(self._lengths()) > 1:
             found.append(Knob("lanes", self._lengths()))

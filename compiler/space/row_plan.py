@@ -144,7 +144,7 @@ class RowPlan:
         block, others = self._blocked(stage), [a.name for a in stage.reduce_axes if a != vector]
         partial = f"{name}.{lane}"
         return [
-            Split(name, vector.name, self._wide(vector.size, choices.accumulators)),
+            Split(name, vector.name, self.wide(vector.size, choices.accumulators)),
             RFactor(name, lane),
             ComputeAt(name, self.last.name, loop),
             ComputeAt(partial, self.last.name, loop),
@@ -213,7 +213,7 @@ class RowPlan:
         if along is None or place is None or self.lanes == 1:
             return [], [*columns, *block], _bind(name, block, None)
         others = [c for c in columns if c != place]
-        split: list[Step] = [Split(name, place, self._wide(along.size, choices.unroll))]
+        split: list[Step] = [Split(name, place, self.wide(along.size, choices.unroll))]
         return split, [*others, f"{place}.o", *block, f"{place}.i"], _bind(name, block, f"{place}.i")
 
     # --- what the stages have
@@ -224,7 +224,7 @@ class RowPlan:
         units = [a.name for a in stage.axes if a.size == 1 and a.name not in loops]
         return Reorder(name or stage.name, (*units, *loops))
 
-    def _wide(self, size: int, vectors: int) -> int:
+    def wide(self, size: int, vectors: int) -> int:
         """Lanes of a vector as long as several of the target's: their operations take turns while each waits."""
         while vectors > 1 and self.lanes * vectors >= 2 * size:
             vectors //= 2

@@ -9,8 +9,11 @@ for rows (parallel):                      softmax: the columns are contiguous
 
 from __future__ import annotations
 
+from math import prod
+
 from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
+from compiler.space.row_phases import RowPhases
 from compiler.space.row_plan import IN_REGISTERS, RowChoices, RowPlan
 from compiler.space.row_structure import row_axes
 from compiler.space.space import Knob, SearchSpace, Value, number
@@ -20,6 +23,9 @@ from compiler.workload.ir import Workload
 CHOICES = (1, 2, 4, 8)
 STREAMS = (32, 128)
 KEEP, REPEAT = "keep", "repeat"
+TOGETHER, APART = "together", "apart"
+WORTH_A_BARRIER = 1 << 14
+"""Elements per thread from which on it pays to wait for the others between the stages."""
 SHARES_PER_THREAD = 4
 SPARE_REGISTERS = 4
 """What a tile of partial results leaves for operands."""
@@ -35,7 +41,10 @@ class Rows:
         return row_axes(workload) is not None
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: block, accumulators, unroll, parallel, and maps (kept or repeated) where several stages read one."""
+        """Knobs: block, accumulators, unroll, parallel; maps (kept or repeated) where several stages read one.
+
+        With several threads also phases: a row's stages together, or apart on all threads.
+        """
         axes = row_axes(workload)
         if axes is None:
             msg = "the stages share no rows"
@@ -45,6 +54,8 @@ class Rows:
 
         def legal(values: dict[str, Value]) -> bool:
             choices = _choices(values)
+            if values.get("phases") == APART:
+                return True
             fits = plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
             streams = plan.axes.along_rows and choices.block > IN_REGISTERS
             tile = choices.unroll if streams else choices.block * choices.accumulators
@@ -58,9 +69,10 @@ class Rows:
             if not legal(values):
                 msg = f"the knobs {values} do not fit the target; choose legal ones"
                 raise ScheduleError(msg)
-            return Schedule(tuple(plan.steps(_choices(values))))
+            made = RowPhases(plan, threads) if values.get("phases") == APART else plan
+            return Schedule(tuple(made.steps(_choices(values))))
 
-        knobs = _knobs(plan)
+        knobs = _knobs(plan, threads)
         wanted = _defaults(plan, threads)
         default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
         kept = {k.name: k.choices[i] for k, i in zip(knobs, default, strict=True)}
@@ -70,14 +82,18 @@ class Rows:
         return SearchSpace(knobs, default, legal, build)
 
 
-def _knobs(plan: RowPlan) -> tuple[Knob, ...]:
+def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
     knobs = [
         Knob("block", (*CHOICES, *STREAMS) if plan.axes.along_rows else CHOICES),
         Knob("accumulators", CHOICES),
         Knob("unroll", CHOICES[:3]),
         Knob("parallel", tuple(range(1, len(plan.outer_sizes) + 1))),
     ]
-    return (*knobs, Knob("maps", (KEEP, REPEAT))) if plan.shared else tuple(knobs)
+    if plan.shared:
+        knobs.append(Knob("maps", (KEEP, REPEAT)))
+    if threads > 1:
+        knobs.append(Knob("phases", (TOGETHER, APART)))
+    return tuple(knobs)
 
 
 def _choices(values: dict[str, Value]) -> RowChoices:
@@ -104,12 +120,15 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
         parallel, total = parallel + 1, total * size
         if total >= SHARES_PER_THREAD * threads:
             break
+    few = prod(plan.outer_sizes) < threads
+    long = max(s.points for s in plan.workload.stages) >= WORTH_A_BARRIER * threads
     return {
         "block": block,
         "accumulators": accumulators,
         "unroll": 2 if plan.axes.along_rows else 4,
         "parallel": parallel,
         "maps": KEEP,
+        "phases": APART if few and long else TOGETHER,
     }
 
 

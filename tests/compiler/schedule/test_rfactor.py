@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
@@ -127,3 +129,32 @@ def test_nothing_is_read_past_the_end_of_a_reduction() -> None:
     operands = {name: abs(array) for name, array in random_operands(workload).items()}
     got = run_interpreted(workload, Schedule(steps), operands)
     assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 3),
+    columns=st.integers(2, 23),
+    factors=st.lists(st.integers(1, 9), min_size=1, max_size=2),
+    inner=st.booleans(),
+    reducer=st.sampled_from(["sum", "max", "min", "prod"]),
+)
+def test_any_factor_of_any_reduction(
+    rows: int,
+    columns: int,
+    factors: list[int],
+    inner: bool,  # noqa: FBT001  (Hypothesis draws it)
+    reducer: str,
+) -> None:
+    body = apply("neg", Load("x0", at("s0", "r0")))
+    workload = anchored((rows,), (columns,), reducer, body, (operand("x0", rows, columns),))
+    side, stage, loop = "i" if inner else "o", "anchor", "r0"
+    steps: list[Step] = []
+    for factor in factors:
+        steps += [Split(stage, loop, factor), RFactor(stage, f"{loop}.{side}")]
+        loop = f"{loop}.{side}"
+    operands = random_operands(workload)
+    schedule = Schedule(tuple(steps))
+    verify_workload(replay(workload, schedule).workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_interpreted(workload, schedule, operands), expected) < 1e-5

@@ -89,3 +89,24 @@ def test_a_map_that_does_not_fit_the_cache_is_repeated() -> None:
 def test_a_contraction_is_left_to_the_register_tile() -> None:
     assert row_axes(matmul(8, 8, 8)) is None
     assert "rows" in {k.name for k in build_space(matmul(8, 8, 8), native_target(), 1).knobs}
+
+
+@pytest.mark.parametrize("kind", ["softmax", "layer_norm", "instance_norm", "centred", "mean", "row_sum"])
+def test_stages_apart_compute_the_same(kind: str) -> None:
+    workload, operands = KINDS[kind], random_operands(KINDS[kind])
+    space = build_space(workload, native_target(), 3)
+    schedule = space.build({**space.values(space.default), "phases": "apart"})
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_native(workload, schedule, operands, 3), expected) < 3e-6
+    assert len(build_nest(workload, schedule).phases) > 2
+
+
+def test_few_long_rows_are_shared_out_in_phases(golden: Golden) -> None:
+    workload = row_sum(1, 1 << 17)
+    phases = [
+        build_space(w, native_target(), 4) for w in (workload, row_sum(1, 1 << 10), row_sum(64, 1 << 11))
+    ]
+    assert [s.values(s.default)["phases"] for s in phases] == ["apart", "together", "together"]
+    space = build_space(workload, PRESETS["x86-64-v3"], 4)
+    text = print_nest(build_nest(workload, space.schedule(space.default)))
+    golden(text.replace(workload.digest[:16], "row_sum"), "schedule/rows_apart")
