@@ -105,7 +105,7 @@ def _emit_lookups(
     chosen: Sequence[tuple[tuple[Index, ...], int]],
     after: tuple[Index, ...],
 ) -> None:
-    """Read the data at `before`, at what the indices hold at each place of `chosen` (with its extent), and at `after`."""
+    """Read the data at `before`, at what the indices hold at each place of `chosen` (place, extent), at `after`."""
     # No two values of a model have the same name, so no two lookups have.
     found = [Found(f"@{call.proto.output[0]}.{j}", extent) for j, (_, extent) in enumerate(chosen)]
     body: Expr = Load(call.value(0), (*before, *map(Index.of, found), *after))
