@@ -1,11 +1,11 @@
 """Index expressions: integers that are affine in loop variables, symbols, quotients, remainders and what was looked up.
 
     index ::= const + sum(coefficient * atom)
-    atom  ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor) | Found(NAME, extent)
+    atom  ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor) | LookedUp(NAME, extent)
 
-A NAME is an axis, a loop or a shape symbol; that of a Found belongs to the Lookup around it (compiler.scalar). Values
-are immutable and in canonical form (terms sorted, no zero coefficient), so that equal expressions compare and hash
-equal.
+A NAME is an axis, a loop or a shape symbol; that of a LookedUp belongs to the Lookup around it (compiler.scalar).
+Values are immutable and in canonical form (terms sorted, no zero coefficient), so that equal expressions compare and
+hash equal.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Mod:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookedUp:
     """An integer in 0 .. extent - 1 that is only known at run time: what the Lookup of this name has read."""
 
     name: str
     extent: int
 
 
-Atom = Union[str, FloorDiv, Mod, Found]
+Atom = Union[str, FloorDiv, Mod, LookedUp]
 Ranges = Mapping[str, int]
 """Extent of each name: it runs over 0 .. extent - 1."""
 
@@ -127,18 +127,18 @@ class Index:
         for atom, _ in self.terms:
             if isinstance(atom, str):
                 found.add(atom)
-            elif not isinstance(atom, Found):
+            elif not isinstance(atom, LookedUp):
                 found |= atom.value.names()
         return frozenset(found)
 
-    def found(self) -> frozenset[Found]:
+    def looked_up(self) -> frozenset[LookedUp]:
         """All that was looked up, also inside quotients and remainders."""
-        seen: set[Found] = set()
+        seen: set[LookedUp] = set()
         for atom, _ in self.terms:
-            if isinstance(atom, Found):
+            if isinstance(atom, LookedUp):
                 seen.add(atom)
             elif not isinstance(atom, str):
-                seen |= atom.value.found()
+                seen |= atom.value.looked_up()
         return frozenset(seen)
 
     def is_affine(self) -> bool:
@@ -147,7 +147,7 @@ class Index:
 
     def is_linear(self) -> bool:
         """Whether it has neither quotient nor remainder."""
-        return all(isinstance(a, str | Found) for a, _ in self.terms)
+        return all(isinstance(a, str | LookedUp) for a, _ in self.terms)
 
     def substitute(self, bindings: Mapping[str, Index]) -> Index:
         """Replace names, those of lookups too; the same object comes back when none of them occurs."""
@@ -155,7 +155,7 @@ class Index:
             return self
         total = Index((), self.const)
         for atom, coefficient in self.terms:
-            if isinstance(atom, str | Found):
+            if isinstance(atom, str | LookedUp):
                 replaced = bindings.get(atom if isinstance(atom, str) else atom.name)
                 total += Index(((atom, coefficient),)) if replaced is None else replaced * coefficient
             elif isinstance(atom, FloorDiv):
@@ -184,7 +184,7 @@ class Index:
         """The number for given integers, or an array for given integer arrays."""
         total: Any = self.const
         for atom, coefficient in self.terms:
-            if isinstance(atom, str | Found):
+            if isinstance(atom, str | LookedUp):
                 value = values[atom if isinstance(atom, str) else atom.name]
             elif isinstance(atom, FloorDiv):
                 value = atom.value.evaluate(values) // atom.divisor
@@ -230,8 +230,8 @@ def index_from_json(data: Any) -> Index:
 def _atom_json(atom: Atom) -> Any:
     if isinstance(atom, str):
         return atom
-    if isinstance(atom, Found):
-        return ["found", atom.name, atom.extent]
+    if isinstance(atom, LookedUp):
+        return ["looked up", atom.name, atom.extent]
     return ["div" if isinstance(atom, FloorDiv) else "mod", index_json(atom.value), atom.divisor]
 
 
@@ -239,8 +239,8 @@ def _atom_from_json(data: Any) -> Atom:
     if isinstance(data, str):
         return data
     kind, value, divisor = data
-    if kind == "found":
-        return Found(str(value), int(divisor))
+    if kind == "looked up":
+        return LookedUp(str(value), int(divisor))
     inner = index_from_json(value)
     return FloorDiv(inner, int(divisor)) if kind == "div" else Mod(inner, int(divisor))
 
@@ -248,7 +248,7 @@ def _atom_from_json(data: Any) -> Atom:
 def _atom_text(atom: Atom) -> str:
     if isinstance(atom, str):
         return atom
-    if isinstance(atom, Found):
+    if isinstance(atom, LookedUp):
         return atom.name
     return f"({atom.value}) {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor}"
 
@@ -260,7 +260,7 @@ def _sort_key(atom: Atom) -> tuple[int, str]:
 def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
     if isinstance(atom, str):
         return 0, ranges[atom] - 1
-    if isinstance(atom, Found):
+    if isinstance(atom, LookedUp):
         return 0, atom.extent - 1
     low, high = atom.value.bounds(ranges)
     if isinstance(atom, FloorDiv):
@@ -273,7 +273,7 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
 def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     if isinstance(atom, str):
         return ZERO if ranges.get(atom) == 1 else Index.of(atom)
-    if isinstance(atom, Found):
+    if isinstance(atom, LookedUp):
         return ZERO if atom.extent == 1 else Index.of(atom)
     value = atom.value.simplify(ranges)
     if not value.names() <= ranges.keys():

@@ -21,7 +21,7 @@ import numpy as np
 
 from compiler import elementary
 from compiler.dtype import DType
-from compiler.index import Found, Index, index_from_json, index_json
+from compiler.index import Index, LookedUp, index_from_json, index_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Lookup:
     defined in `inside` alone, and no Lookup inside another has the same.
     """
 
-    found: Found
+    found: LookedUp
     value: Expr
     inside: Expr
 
@@ -262,7 +262,7 @@ def rename_lookups(expr: Expr, names: Iterator[str]) -> Expr:
     """Give every Lookup the next name, parents first, what is looked up before what is read with it."""
     match expr:
         case Lookup(found, value, inside):
-            new = Found(next(names), found.extent)
+            new = LookedUp(next(names), found.extent)
             value = rename_lookups(value, names)
             return Lookup(new, value, rename_lookups(substitute(inside, {found.name: Index.of(new)}), names))
         case Const() | Load() | Pick() | Dot():
@@ -350,7 +350,7 @@ def expr_from_json(data: Any) -> Expr:
         case ["pick", list(values), index, str(dtype)]:
             return Pick(tuple(float.fromhex(v) for v in values), index_from_json(index), DType(dtype))
         case ["lookup", str(name), int(extent), value, inside]:
-            return Lookup(Found(name, extent), expr_from_json(value), expr_from_json(inside))
+            return Lookup(LookedUp(name, extent), expr_from_json(value), expr_from_json(inside))
         case _:
             msg = f"not a scalar expression: {data!r}"
             raise ValueError(msg)

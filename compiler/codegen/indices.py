@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.emitter import Emitter
 from compiler.errors import CompileError
-from compiler.index import Atom, FloorDiv, Found, Index
+from compiler.index import Atom, FloorDiv, Index, LookedUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Indices:
         """Fold numbers, and set the lane's coefficient apart."""
         const, lane, terms = prepared.const, 0, []
         for part, coefficient in prepared.terms:
-            atom = self._looked_up(part) if isinstance(part, Found) else part
+            atom = self._looked_up(part) if isinstance(part, LookedUp) else part
             if not isinstance(atom, str):
                 number = self._quotient(atom)
                 if isinstance(number, int):
@@ -159,7 +159,7 @@ class Indices:
         offset = linear.const + plus
         return total if not offset else self._cached(f"add nsw i64 {total}, {offset}")
 
-    def _looked_up(self, found: Found) -> str:
+    def _looked_up(self, found: LookedUp) -> str:
         """The name, or the SSA value of the lane at hand; raises LaneDependent where there are several lanes."""
         if found.name not in self._vectors:
             return found.name
@@ -172,7 +172,7 @@ class Indices:
         return one
 
     def _quotient(self, atom: Atom) -> int | str:
-        if isinstance(atom, str | Found):
+        if isinstance(atom, str | LookedUp):
             raise TypeError(atom)
         inner = self.linear(atom.value)
         if inner.lane:

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from compiler.errors import CompileError
 from compiler.graph.ir import Compute, Graph, Node, TensorType
-from compiler.index import Found, Index, Ranges
+from compiler.index import Index, LookedUp, Ranges
 from compiler.scalar import (
     OPS,
     REDUCERS,
@@ -154,7 +154,7 @@ def guarded_loads(expr: Expr, ranges: Ranges, bounds: Bounds = ()) -> Iterator[t
                 yield from guarded_loads(child, ranges, bounds)
 
 
-def stray_lookup(expr: Expr, defined: frozenset[Found] = frozenset()) -> str | None:
+def stray_lookup(expr: Expr, defined: frozenset[LookedUp] = frozenset()) -> str | None:
     """A name that was looked up nowhere around its use, or by two lookups one in the other; None where all is well."""
     indices: tuple[Index, ...] = ()
     match expr:
@@ -170,7 +170,7 @@ def stray_lookup(expr: Expr, defined: frozenset[Found] = frozenset()) -> str | N
             indices = (index,)
         case _:
             pass
-    stray = frozenset[Found]().union(*(index.found() for index in indices)) - defined
+    stray = frozenset[LookedUp]().union(*(index.looked_up() for index in indices)) - defined
     if stray:
         return min(found.name for found in stray)
     return next((s for child in children(expr) if (s := stray_lookup(child, defined)) is not None), None)

@@ -84,7 +84,7 @@ class _Around:
         names = sorted(place.names())
         kinds = {name: self.loops[name].kind for name in names if name in self.loops}
         if (
-            place.found()
+            place.looked_up()
             or len(kinds) < len(names)
             or set(kinds.values()) - {LoopKind.UNROLLED, LoopKind.VECTOR}
         ):

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.index import Atom, FloorDiv, Found, Index
+from compiler.index import Atom, FloorDiv, Index, LookedUp
 from compiler.loop.ir import LoopKind
 from compiler.scalar import Lookup, loads, walk
 from compiler.schedule.state import Loop, ScheduledStage, State
@@ -117,7 +117,7 @@ def _lookups(stage: Stage) -> dict[str, frozenset[str]]:
         if isinstance(e, Lookup):
             indices = [index for load in loads(e.value) for index in load.indices]
             names = [index.names() for index in indices]
-            names += [moved_by.get(f.name, frozenset()) for index in indices for f in index.found()]
+            names += [moved_by.get(f.name, frozenset()) for index in indices for f in index.looked_up()]
             moved_by[e.found.name] = frozenset[str]().union(*names)
     return moved_by
 
@@ -216,7 +216,7 @@ def _slope(index: Index, name: str, moved_by: Mapping[str, frozenset[str]]) -> f
 def _atom_slope(atom: Atom, name: str, moved_by: Mapping[str, frozenset[str]]) -> float:
     if isinstance(atom, str):
         return float(atom == name)
-    if isinstance(atom, Found):
+    if isinstance(atom, LookedUp):
         return atom.extent / 3 if name in moved_by[atom.name] else 0.0
     inner = _slope(atom.value, name, moved_by)
     return inner / atom.divisor if isinstance(atom, FloorDiv) else inner

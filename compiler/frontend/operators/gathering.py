@@ -16,7 +16,7 @@ import numpy as np
 from compiler.frontend.call import Array, Lowering, OperatorCall, positive_axis, size_of
 from compiler.frontend.computes import at, output_axes
 from compiler.graph.ir import Compute
-from compiler.index import Found, Index
+from compiler.index import Index, LookedUp
 from compiler.scalar import Expr, Load, Lookup
 from compiler.symbol import Axis
 
@@ -107,7 +107,7 @@ def _emit_lookups(
 ) -> None:
     """Read the data at `before`, at what the indices hold at each place of `chosen` (place, extent), at `after`."""
     # No two values of a model have the same name, so no two lookups have.
-    found = [Found(f"@{call.proto.output[0]}.{j}", extent) for j, (_, extent) in enumerate(chosen)]
+    found = [LookedUp(f"@{call.proto.output[0]}.{j}", extent) for j, (_, extent) in enumerate(chosen)]
     body: Expr = Load(call.value(0), (*before, *map(Index.of, found), *after))
     for name, (place, _) in zip(reversed(found), reversed(chosen), strict=True):
         body = Lookup(name, Load(call.value(1), place), body)
