@@ -203,6 +203,18 @@ def loads(expr: Expr) -> tuple[Load, ...]:
     return tuple(e for e in walk(expr) if isinstance(e, Load))
 
 
+def lookup_names(expr: Expr) -> dict[str, frozenset[str]]:
+    """The axes and loops on which each number that is looked up depends, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for e in walk(expr):
+        if isinstance(e, Lookup):
+            indices = [index for load in loads(e.value) for index in load.indices]
+            names = [index.names() for index in indices]
+            names += [found.get(other.name, frozenset()) for index in indices for other in index.looked_up()]
+            found[e.found.name] = frozenset[str]().union(*names)
+    return found
+
+
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Bottom-up rewrite: `rule` gives a replacement or None; unchanged trees come back as the same object."""
     match expr:

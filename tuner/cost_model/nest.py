@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from compiler.index import Atom, FloorDiv, Index, LookedUp
 from compiler.loop.ir import LoopKind
-from compiler.scalar import Lookup, loads, walk
+from compiler.scalar import lookup_names
 from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
@@ -100,7 +100,7 @@ class NestView:
 def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:
     """The reads of a stage, then its write."""
     constants = {o.name for o in workload.operands if o.constant}
-    moved_by = _lookups(stage)
+    moved_by = lookup_names(stage.body)
     found: dict[tuple[str, tuple[Index, ...]], Access] = {}
     for load in stage_loads(stage):
         kind: AccessClass = "constant" if load.buffer in constants else "input"
@@ -108,18 +108,6 @@ def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:
         found.setdefault(key, _access(kind, workload.buffers[load.buffer], stage, load.indices, moved_by))
     output = _access("output", workload.buffers[stage.target], stage, stage.target_indices, moved_by)
     return (*found.values(), output)
-
-
-def _lookups(stage: Stage) -> dict[str, frozenset[str]]:
-    """The axes on which each number that is looked up depends."""
-    moved_by: dict[str, frozenset[str]] = {}
-    for e in walk(stage.body):
-        if isinstance(e, Lookup):
-            indices = [index for load in loads(e.value) for index in load.indices]
-            names = [index.names() for index in indices]
-            names += [moved_by.get(f.name, frozenset()) for index in indices for f in index.looked_up()]
-            moved_by[e.found.name] = frozenset[str]().union(*names)
-    return moved_by
 
 
 def view(state: State, stage: ScheduledStage) -> NestView:
