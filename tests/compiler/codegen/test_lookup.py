@@ -23,7 +23,9 @@ def rows(count: int, columns: int, dtype: DType = DType.I64) -> Workload:
     return mapped(body, (count, columns), (integers("x0", count, dtype=dtype), operand("x1", 31, columns)))
 
 
-@pytest.mark.parametrize("target", sorted(PRESETS))
+@pytest.mark.parametrize(
+    "target", sorted(name for name, target in PRESETS.items() if not target.grid_threads)
+)
 def test_an_index_is_read_once_for_the_vectors_of_a_copy(target: str) -> None:
     workload = rows(4, 8 * PRESETS[target].lanes(4))
     space = build_space(workload, PRESETS[target], 1)
