@@ -121,7 +121,7 @@ def _measure(
             name: stack.enter_context(closing(compile_program(program, target, threads, s)))
             for name, s in sources.items()
         }
-        inputs = make_inputs(modules["tuned"].inputs)
+        inputs = make_inputs(modules["tuned"].inputs, program=program)
         engines, refused = _peers(path, inputs, options)
         probes = stack.enter_context(closing(Probes(target, threads)))
         contenders: dict[str, Sampler] = {f"probe {k}": s for k, s in probes.samplers.items()}

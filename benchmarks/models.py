@@ -73,7 +73,7 @@ def _modules(program: Program, options: BuildOptions) -> Iterator[Module]:
 
 def _inputs(program: Program, options: BuildOptions) -> dict[str, np.ndarray]:
     with closing(compile_program(program, options.target, 1, NoSource())) as module:
-        return make_inputs(module.inputs)
+        return make_inputs(module.inputs, program=program)
 
 
 def _lookups(module: Module) -> dict[str, int]:

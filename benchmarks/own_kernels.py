@@ -14,6 +14,7 @@ from compiler.pipeline import build_kernel, choose_schedules
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.schedule.source import ScheduleSource
 from compiler.target import Target
+from compiler.workload.index_operands import index_extents
 from compiler.workload.program import Program, Subgraph
 
 
@@ -85,6 +86,9 @@ def _content(program: Program, subgraph: Subgraph, param: Param) -> np.ndarray:
     if value in program.constants:
         source = program.constants[value].reshape(subgraph.workload.buffers[param.name].sizes)
         return np.ascontiguousarray(source if param.packing is None else param.packing.apply(source))
+    rng, extent = np.random.default_rng(0), index_extents(subgraph.workload).get(param.name)
+    if extent is not None:
+        return rng.integers(0, extent, param.shape).astype(param.dtype.numpy)
     if param.role == "input":
-        return np.random.default_rng(0).standard_normal(param.shape).astype(param.dtype.numpy)
+        return rng.standard_normal(param.shape).astype(param.dtype.numpy)
     return np.zeros(param.shape, param.dtype.numpy)

@@ -27,7 +27,20 @@ from compiler.codegen.math import FUNCTIONS
 from compiler.codegen.math_lanes import Lanes
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node
 from compiler.index import Index
-from compiler.scalar import OPS, Apply, Bound, Expr, Guard, Load, Pick, expr_text, rewrite, substitute, walk
+from compiler.scalar import (
+    OPS,
+    Apply,
+    Bound,
+    Expr,
+    Guard,
+    Load,
+    Pick,
+    expr_text,
+    lookup_names,
+    rewrite,
+    substitute,
+    walk,
+)
 
 _DIVIDER = ("div", "sqrt")
 _COUNTED_AS_FLOAT = 4
@@ -214,9 +227,10 @@ def _anonymous(expr: Expr, ranges: Mapping[str, int]) -> Expr:
 def _bytes_read(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     types, read = graph.types(), dict.fromkeys(sizes, 0)
     for node in graph.nodes:
-        ranges = node.compute.ranges
+        ranges, looked_up = node.compute.ranges, lookup_names(node.compute.body)
         for load in (e for e in walk(node.compute.body) if isinstance(e, Load)):
             names = {name for index in load.indices for name in index.names()}
+            names |= {n for i in load.indices for f in i.looked_up() for n in looked_up[f.name]}
             bytes_ = math.prod(ranges[n] for n in names) * types[load.buffer].dtype.size_bytes
             read[load.buffer] = min(sizes[load.buffer], max(read[load.buffer], bytes_))
     return read

@@ -90,3 +90,9 @@ def _quotient(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: Array
     above, below = (np.polyval(np.asarray(p), x) for p in polynomials)
     result: Array = above / below
     return result
+
+
+def place(value: Any, extent: int) -> Any:
+    """The element that an index means: negative ones count from the end, and what is out of range is clamped."""
+    index = np.asarray(value).astype(np.int64)
+    return np.clip(np.where(index < 0, index + extent, index), 0, extent - 1)

@@ -8,16 +8,17 @@ padded copy; the rest is gathered.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
+from compiler import elementary
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.index import Index
-from compiler.scalar import OPS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar import OPS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 
 Array = npt.NDArray[Any]
 
@@ -29,6 +30,8 @@ class Grid:
     ranges: Mapping[str, int]
     arrays: Mapping[str, Array]
     dtype: np.dtype[Any]
+    found: Mapping[str, Array] = field(default_factory=dict)
+    """What the Lookups around the expression have read."""
 
     def value(self, expr: Expr, *, guarded: bool = False) -> Array:
         """`guarded`: some points are discarded later, so their indices may be anything."""
@@ -45,8 +48,11 @@ class Grid:
             case Cast(value, dtype):
                 return self.value(value, guarded=guarded).astype(self._type(dtype))
             case Pick(values, index):
-                (where,) = index_arrays((index,), self.ranges)
+                (where,) = index_arrays((index,), self.ranges, self.found)
                 return np.asarray(values, dtype=self.dtype)[where]
+            case Lookup(name, value, inside):
+                read = elementary.place(self.value(value, guarded=guarded), name.extent)
+                return replace(self, found={**self.found, name.name: read}).value(inside, guarded=guarded)
             case Dot():
                 msg = "an instruction belongs to a loop nest; evaluate the workload instead"
                 raise CompileError(msg)
@@ -66,7 +72,7 @@ class Grid:
             raise CompileError(msg)
         if inside and all(index.is_affine() for index in load.indices):
             return _view(array, load.indices, self.ranges)
-        where = index_arrays(load.indices, self.ranges)
+        where = index_arrays(load.indices, self.ranges, self.found)
         if not inside:
             where = [np.clip(i, 0, n - 1) for i, n in zip(where, array.shape, strict=True)]
         return array[tuple(where)]
@@ -91,7 +97,7 @@ class Grid:
     def _mask(self, bounds: list[Bound]) -> Array:
         mask: Array = np.asarray(True)
         for bound in bounds:
-            (index,) = index_arrays((bound.index,), self.ranges)
+            (index,) = index_arrays((bound.index,), self.ranges, self.found)
             mask = mask & (index >= bound.low) & (index < bound.high)
         return mask
 
@@ -132,12 +138,14 @@ def _view(array: Array, indices: tuple[Index, ...], ranges: Mapping[str, int]) -
     return np.lib.stride_tricks.as_strided(start, shape, strides, writeable=False)
 
 
-def index_arrays(indices: tuple[Index, ...], ranges: Mapping[str, int]) -> list[Array]:
-    """Each index for all points; arrays that broadcast to the shape of `ranges`."""
+def index_arrays(
+    indices: tuple[Index, ...], ranges: Mapping[str, int], found: Mapping[str, Array] | None = None
+) -> list[Array]:
+    """Each index for all points; arrays that broadcast to the shape of `ranges`. `found`: what was looked up."""
     rank = len(ranges)
-    counters = {
+    counters: dict[str, Array] = {
         name: np.arange(size).reshape([size if d == position else 1 for d in range(rank)])
         for position, (name, size) in enumerate(ranges.items())
     }
-    arrays = [np.asarray(index.evaluate(counters)) for index in indices]
+    arrays = [np.asarray(index.evaluate({**counters, **(found or {})})) for index in indices]
     return [array if array.ndim else array.reshape((1,) * rank) for array in arrays]

@@ -1,10 +1,11 @@
-"""Index expressions: integers that are affine in loop variables, symbols, quotients and remainders.
+"""Index expressions: integers that are affine in loop variables, symbols, quotients, remainders and what was looked up.
 
     index ::= const + sum(coefficient * atom)
-    atom  ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor)
+    atom  ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor) | LookedUp(NAME, extent)
 
-A NAME is an axis, a loop or a shape symbol. Values are immutable and in canonical form (terms sorted, no zero
-coefficient), so that equal expressions compare and hash equal.
+A NAME is an axis, a loop or a shape symbol; that of a LookedUp belongs to the Lookup around it (compiler.scalar).
+Values are immutable and in canonical form (terms sorted, no zero coefficient), so that equal expressions compare and
+hash equal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ class Mod:
     divisor: int
 
 
-Atom = Union[str, FloorDiv, Mod]
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """An integer in 0 .. extent - 1 that is only known at run time: what the Lookup of this name has read."""
+
+    name: str
+    extent: int
+
+
+Atom = Union[str, FloorDiv, Mod, LookedUp]
 Ranges = Mapping[str, int]
 """Extent of each name: it runs over 0 .. extent - 1."""
 
@@ -113,27 +122,41 @@ class Index:
         return next((c for a, c in self.terms if a == name), 0)
 
     def names(self) -> frozenset[str]:
-        """All names in it, also inside quotients and remainders."""
+        """All axes, loops and symbols in it, also inside quotients and remainders; not what was looked up."""
         found: set[str] = set()
         for atom, _ in self.terms:
             if isinstance(atom, str):
                 found.add(atom)
-            else:
+            elif not isinstance(atom, LookedUp):
                 found |= atom.value.names()
         return frozenset(found)
 
+    def looked_up(self) -> frozenset[LookedUp]:
+        """All that was looked up, also inside quotients and remainders."""
+        seen: set[LookedUp] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, LookedUp):
+                seen.add(atom)
+            elif not isinstance(atom, str):
+                seen |= atom.value.looked_up()
+        return frozenset(seen)
+
     def is_affine(self) -> bool:
-        """Whether it has neither quotient nor remainder."""
+        """Whether it has neither quotient nor remainder, nor anything that was looked up."""
         return all(isinstance(a, str) for a, _ in self.terms)
 
+    def is_linear(self) -> bool:
+        """Whether it has neither quotient nor remainder."""
+        return all(isinstance(a, str | LookedUp) for a, _ in self.terms)
+
     def substitute(self, bindings: Mapping[str, Index]) -> Index:
-        """Replace names; the same object comes back when none of them occurs."""
+        """Replace names, those of lookups too; the same object comes back when none of them occurs."""
         if not any(not isinstance(a, str) or a in bindings for a, _ in self.terms):
             return self
         total = Index((), self.const)
         for atom, coefficient in self.terms:
-            if isinstance(atom, str):
-                replaced = bindings.get(atom)
+            if isinstance(atom, str | LookedUp):
+                replaced = bindings.get(atom if isinstance(atom, str) else atom.name)
                 total += Index(((atom, coefficient),)) if replaced is None else replaced * coefficient
             elif isinstance(atom, FloorDiv):
                 total += (atom.value.substitute(bindings) // atom.divisor) * coefficient
@@ -161,8 +184,8 @@ class Index:
         """The number for given integers, or an array for given integer arrays."""
         total: Any = self.const
         for atom, coefficient in self.terms:
-            if isinstance(atom, str):
-                value = values[atom]
+            if isinstance(atom, str | LookedUp):
+                value = values[atom if isinstance(atom, str) else atom.name]
             elif isinstance(atom, FloorDiv):
                 value = atom.value.evaluate(values) // atom.divisor
             else:
@@ -207,6 +230,8 @@ def index_from_json(data: Any) -> Index:
 def _atom_json(atom: Atom) -> Any:
     if isinstance(atom, str):
         return atom
+    if isinstance(atom, LookedUp):
+        return ["looked up", atom.name, atom.extent]
     return ["div" if isinstance(atom, FloorDiv) else "mod", index_json(atom.value), atom.divisor]
 
 
@@ -214,6 +239,8 @@ def _atom_from_json(data: Any) -> Atom:
     if isinstance(data, str):
         return data
     kind, value, divisor = data
+    if kind == "looked up":
+        return LookedUp(str(value), int(divisor))
     inner = index_from_json(value)
     return FloorDiv(inner, int(divisor)) if kind == "div" else Mod(inner, int(divisor))
 
@@ -221,6 +248,8 @@ def _atom_from_json(data: Any) -> Atom:
 def _atom_text(atom: Atom) -> str:
     if isinstance(atom, str):
         return atom
+    if isinstance(atom, LookedUp):
+        return atom.name
     return f"({atom.value}) {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor}"
 
 
@@ -231,6 +260,8 @@ def _sort_key(atom: Atom) -> tuple[int, str]:
 def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
     if isinstance(atom, str):
         return 0, ranges[atom] - 1
+    if isinstance(atom, LookedUp):
+        return 0, atom.extent - 1
     low, high = atom.value.bounds(ranges)
     if isinstance(atom, FloorDiv):
         return low // atom.divisor, high // atom.divisor
@@ -242,6 +273,8 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
 def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     if isinstance(atom, str):
         return ZERO if ranges.get(atom) == 1 else Index.of(atom)
+    if isinstance(atom, LookedUp):
+        return ZERO if atom.extent == 1 else Index.of(atom)
     value = atom.value.simplify(ranges)
     if not value.names() <= ranges.keys():
         return value // atom.divisor if isinstance(atom, FloorDiv) else value % atom.divisor

@@ -6,6 +6,7 @@ expr  ::= Const(value, dtype)
         | Guard(bounds, inside, outside)      `inside` where every bound holds; it is not evaluated elsewhere
         | Cast(value, dtype)
         | Pick(values, index)                 one of a table of literals
+        | Lookup(found, value, inside)        `inside`, where `found` is the whole number `value`, put into its range
         | Dot(instruction, sum, left, right, var)   a short sum of products by one instruction; only in loop nests
 bound ::= Bound(index, low, high)             low <= index < high
 """
@@ -20,7 +21,7 @@ import numpy as np
 
 from compiler import elementary
 from compiler.dtype import DType
-from compiler.index import Index, index_from_json, index_json
+from compiler.index import Index, LookedUp, index_from_json, index_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,20 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """`inside`, where the name of `found` stands for the whole number `value`.
+
+    A negative number counts from the end, as in ONNX and NumPy; what is out of range becomes the first or the last, so
+    that nothing is read outside of a buffer whatever the values are (see `compiler.elementary.place`). The name is
+    defined in `inside` alone, and no Lookup inside another has the same.
+    """
+
+    found: LookedUp
+    value: Expr
+    inside: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Dot:
     """`sum + left * right` added up over `var`, as an entry of compiler.instruction computes it.
 
@@ -99,7 +114,7 @@ class Dot:
     var: str
 
 
-Expr = Union[Const, Load, Apply, Guard, Cast, Pick, Dot]
+Expr = Union[Const, Load, Apply, Guard, Cast, Pick, Lookup, Dot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +183,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (inside, outside)
         case Cast(value, _):
             return (value,)
+        case Lookup(_, value, inside):
+            return (value, inside)
         case Dot(_, total, left, right, _):
             return (total, left, right)
         case _:
@@ -186,6 +203,18 @@ def loads(expr: Expr) -> tuple[Load, ...]:
     return tuple(e for e in walk(expr) if isinstance(e, Load))
 
 
+def lookup_names(expr: Expr) -> dict[str, frozenset[str]]:
+    """The axes and loops on which each number that is looked up depends, by its name."""
+    found: dict[str, frozenset[str]] = {}
+    for e in walk(expr):
+        if isinstance(e, Lookup):
+            indices = [index for load in loads(e.value) for index in load.indices]
+            names = [index.names() for index in indices]
+            names += [found.get(other.name, frozenset()) for index in indices for other in index.looked_up()]
+            found[e.found.name] = frozenset[str]().union(*names)
+    return found
+
+
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """Bottom-up rewrite: `rule` gives a replacement or None; unchanged trees come back as the same object."""
     match expr:
@@ -200,6 +229,9 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
         case Cast(value, dtype):
             v = rewrite(value, rule)
             rebuilt = expr if v is value else Cast(v, dtype)
+        case Lookup(found, value, inside):
+            v, i = rewrite(value, rule), rewrite(inside, rule)
+            rebuilt = expr if v is value and i is inside else Lookup(found, v, i)
         case Dot():
             rebuilt = _rewrite_dot(expr, rule)
         case _:
@@ -238,6 +270,25 @@ def substitute(expr: Expr, bindings: Mapping[str, Index]) -> Expr:
     return map_indices(expr, lambda index: index.substitute(bindings))
 
 
+def rename_lookups(expr: Expr, names: Iterator[str]) -> Expr:
+    """Give every Lookup the next name, parents first, what is looked up before what is read with it."""
+    match expr:
+        case Lookup(found, value, inside):
+            new = LookedUp(next(names), found.extent)
+            value = rename_lookups(value, names)
+            return Lookup(new, value, rename_lookups(substitute(inside, {found.name: Index.of(new)}), names))
+        case Const() | Load() | Pick() | Dot():
+            return expr
+        case Apply(op, args):
+            return Apply(op, tuple(rename_lookups(a, names) for a in args))
+        case Guard(bounds, inside, outside):
+            return Guard(bounds, rename_lookups(inside, names), rename_lookups(outside, names))
+        case Cast(value, dtype):
+            return Cast(rename_lookups(value, names), dtype)
+        case _:
+            assert_never(expr)
+
+
 def rename_buffers(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Rename the buffers of every Load."""
     return rewrite(
@@ -261,6 +312,8 @@ def expr_text(expr: Expr) -> str:
             return f"{dtype.value}({expr_text(value)})"
         case Pick(values, index):
             return f"pick[{len(values)}][{index}]"
+        case Lookup(found, value, inside):
+            return f"({expr_text(inside)} with {found.name} = {expr_text(value)} in 0..{found.extent})"
         case Dot(name, total, left, right, var):
             return f"{name}({expr_text(total)}, {expr_text(left)}, {expr_text(right)} over {var})"
         case _:
@@ -283,6 +336,8 @@ def expr_json(expr: Expr) -> Any:
             return ["cast", expr_json(value), dtype.value]
         case Pick(values, index, dtype):
             return ["pick", [v.hex() for v in values], index_json(index), dtype.value]
+        case Lookup(found, value, inside):
+            return ["lookup", found.name, found.extent, expr_json(value), expr_json(inside)]
         case Dot():
             msg = "an instruction is chosen by a schedule; a workload has none"
             raise ValueError(msg)
@@ -306,6 +361,8 @@ def expr_from_json(data: Any) -> Expr:
             return Cast(expr_from_json(value), DType(dtype))
         case ["pick", list(values), index, str(dtype)]:
             return Pick(tuple(float.fromhex(v) for v in values), index_from_json(index), DType(dtype))
+        case ["lookup", str(name), int(extent), value, inside]:
+            return Lookup(LookedUp(name, extent), expr_from_json(value), expr_from_json(inside))
         case _:
             msg = f"not a scalar expression: {data!r}"
             raise ValueError(msg)

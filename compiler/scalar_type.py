@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from compiler.dtype import DType
-from compiler.scalar import REDUCERS, Apply, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar import REDUCERS, Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 
 TypeOf = Callable[[str], DType]
 """The element type of a buffer by its name."""
@@ -31,6 +31,12 @@ def expr_type(expr: Expr, type_of: TypeOf) -> DType:
             return _apply_type(op, [expr_type(a, type_of) for a in args])
         case Guard(_, inside, outside):
             return _common([expr_type(inside, type_of), expr_type(outside, type_of)], "a guard")
+        case Lookup(found, value, inside):
+            kind = expr_type(value, type_of)
+            if not kind.is_integer:
+                msg = f"{found.name} is looked up as {kind.value}; an index is a whole number"
+                raise ValueError(msg)
+            return expr_type(inside, type_of)
         case Dot():
             return expr_type(expr.sum, type_of)
         case _:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from compiler.dtype import DType
 from compiler.grid import Array, index_arrays
+from compiler.workload.index_operands import index_extents
 from compiler.workload.ir import Operand, Workload
 from compiler.workload.leeway import reference_bounds
 
@@ -59,9 +60,10 @@ def make_case(workload: Workload, seed: int, reference: Mapping[str, bytes] | No
 
 
 def make_operands(workload: Workload, seed: int) -> dict[str, Array]:
-    """The same for an equal Workload and seed on every machine; floats are standard normal."""
+    """The same for an equal Workload and seed on every machine; floats are standard normal, indices in range."""
     rng = np.random.default_rng([seed, int(workload.digest[:16], 16)])
-    return {operand.name: _random(rng, operand) for operand in workload.operands}
+    extents = index_extents(workload)
+    return {operand.name: _random(rng, operand, extents.get(operand.name)) for operand in workload.operands}
 
 
 def reference_bytes(case: Case) -> dict[str, bytes]:
@@ -77,8 +79,11 @@ def unwritten(expected: Expected, data: Bytes) -> int:
     return int(((data.view(bits) == expected.initial.view(bits)) & expected.written).sum())
 
 
-def _random(rng: np.random.Generator, operand: Operand) -> Array:
-    """Standard normal floats; small types over their full range, wide ones where sums and products do not overflow."""
+def _random(rng: np.random.Generator, operand: Operand, extent: int | None) -> Array:
+    """Standard normal floats; small types over their full range, wide ones where sums and products do not overflow.
+
+    Where elements are looked up, valid indices only: those from the end (negative) as well as those from the front.
+    """
     dtype = operand.dtype
     if dtype.is_float:
         return rng.standard_normal(operand.sizes, np.float32).astype(dtype.numpy)
@@ -87,6 +92,8 @@ def _random(rng: np.random.Generator, operand: Operand) -> Array:
         low, high = -_WIDE, _WIDE
     if operand.bound is not None:
         low, high = max(low, -operand.bound), min(high, operand.bound)
+    if extent is not None:
+        low, high = max(low, -extent), min(high, extent - 1)
     return rng.integers(low, high, operand.sizes, endpoint=True).astype(dtype.numpy)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.emitter import Emitter
 from compiler.errors import CompileError
-from compiler.index import Atom, FloorDiv, Index
+from compiler.index import Atom, FloorDiv, Index, LookedUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class Indices:
         self._numbers: dict[str, int] = {}
         self._copies: dict[str, int] = {}
         self._ssa: dict[str, str] = {}
+        self._vectors: dict[str, tuple[str, str]] = {}
         self._lane_name: str | None = None
+        self._lane = 0
         self.lanes = 0
         self.active = 0
 
@@ -66,6 +68,15 @@ class Indices:
             del self._ssa[name]
 
     @contextmanager
+    def per_lane(self, name: str, vector: str, kind: str) -> Iterator[None]:
+        """The name is a lane of an SSA vector of LLVM type `kind`, of 64-bit integers, inside."""
+        self._vectors[name] = vector, kind
+        try:
+            yield
+        finally:
+            del self._vectors[name]
+
+    @contextmanager
     def vector(self, name: str, lanes: int, active: int) -> Iterator[None]:
         """The name runs over the lanes inside."""
         if self._lane_name is not None:
@@ -84,7 +95,7 @@ class Indices:
         if name is None:
             msg = "there is no vector loop here"
             raise CompileError(msg)
-        self._lane_name, self.lanes, self.active = None, 0, 0
+        self._lane_name, self._lane, self.lanes, self.active = None, lane, 0, 0
         try:
             with self.constant(name, lane):
                 yield
@@ -121,7 +132,8 @@ class Indices:
     def resolve(self, prepared: Linear) -> Linear:
         """Fold numbers, and set the lane's coefficient apart."""
         const, lane, terms = prepared.const, 0, []
-        for atom, coefficient in prepared.terms:
+        for part, coefficient in prepared.terms:
+            atom = self._looked_up(part) if isinstance(part, LookedUp) else part
             if not isinstance(atom, str):
                 number = self._quotient(atom)
                 if isinstance(number, int):
@@ -147,8 +159,20 @@ class Indices:
         offset = linear.const + plus
         return total if not offset else self._cached(f"add nsw i64 {total}, {offset}")
 
+    def _looked_up(self, found: LookedUp) -> str:
+        """The name, or the SSA value of the lane at hand; raises LaneDependent where there are several lanes."""
+        if found.name not in self._vectors:
+            return found.name
+        if self._lane_name is not None:
+            msg = f"{found.name} differs between the lanes of a vector"
+            raise LaneDependent(msg)
+        vector, kind = self._vectors[found.name]
+        one = self._cached(f"extractelement {kind} {vector}, i64 {self._lane}")
+        self._ssa[one] = one
+        return one
+
     def _quotient(self, atom: Atom) -> int | str:
-        if isinstance(atom, str):
+        if isinstance(atom, str | LookedUp):
             raise TypeError(atom)
         inner = self.linear(atom.value)
         if inner.lane:

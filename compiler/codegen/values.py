@@ -10,6 +10,7 @@ from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
+from compiler.codegen.lookup import place
 from compiler.codegen.math import FUNCTIONS, RANGED
 from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.memory import Memory
@@ -26,7 +27,7 @@ from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
-from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 from compiler.scalar_type import neutral
 from compiler.target import Target
 
@@ -67,6 +68,8 @@ class Values:
                 return convert(self._out, self.value(inner), dtype)
             case Pick():
                 return self._pick(expr)
+            case Lookup():
+                return self._lookup(expr)
             case Dot():
                 return self._dots.value(expr, self.broadcast(self.value(expr.sum), self.indices.lanes))
             case _:
@@ -277,6 +280,16 @@ class Values:
         return Value(out.value(f"phi {inside.llvm_type} {arms}"), inside.dtype, inside.lanes)
 
     # --- memory
+
+    def _lookup(self, lookup: Lookup) -> Value:
+        """One address where all lanes look up the same number, else one per lane."""
+        number = place(self._out, self.value(lookup.value), lookup.found.extent)
+        if number.lanes:
+            scope = self.indices.per_lane(lookup.found.name, number.text, number.llvm_type)
+        else:
+            scope = self.indices.variable(lookup.found.name, number.text)
+        with scope:
+            return self.value(lookup.inside)
 
     def _load(self, load: Load) -> Value:
         buffer = self._buffers[load.buffer]

@@ -2,7 +2,7 @@
 
     t[a0, a1] = x[a1, a0]; y[a0, a1] = neg(t[a0, a1])   →   y[a0, a1] = neg(x[a1, a0])
 
-Only where it costs nothing: indices stay affine, and no test enters a loop that had none, except zero padding in
+Only where it costs nothing: indices get no quotients, and no test enters a loop that had none, except zero padding in
 front of a reduction, which layouts and schedules know how to remove. Outputs of the graph stay computed.
 """
 
@@ -56,7 +56,7 @@ def _inlined(compute: Compute, value: str, movement: Compute) -> Compute:
 
 
 def _is_as_cheap(inlined: Compute, before: Compute) -> bool:
-    if inlined.kind is not before.kind or not _is_affine(inlined.body):
+    if inlined.kind is not before.kind or not _is_linear(inlined.body):
         return False
     guards = _guards(inlined.body)
     if guards == _guards(before.body):
@@ -74,11 +74,11 @@ def _guards(body: Expr) -> int:
     return sum(isinstance(e, Guard) for e in walk(body))
 
 
-def _is_affine(body: Expr) -> bool:
+def _is_linear(body: Expr) -> bool:
     for e in walk(body):
-        if isinstance(e, Load) and not all(index.is_affine() for index in e.indices):
+        if isinstance(e, Load) and not all(index.is_linear() for index in e.indices):
             return False
-        if isinstance(e, Guard) and not all(bound.index.is_affine() for bound in e.bounds):
+        if isinstance(e, Guard) and not all(bound.index.is_linear() for bound in e.bounds):
             return False
     return True
 

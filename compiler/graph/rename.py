@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 
 from compiler.graph.ir import Compute, Graph, Node
 from compiler.index import Index
-from compiler.scalar import map_indices, rename_buffers
+from compiler.scalar import map_indices, rename_buffers, rename_lookups
 from compiler.symbol import Axis
 
 
@@ -19,17 +20,18 @@ def with_reads_renamed(node: Node, names: Mapping[str, str]) -> Node:
 
 
 def with_canonical_axes(compute: Compute) -> Compute:
-    """Axes renamed a0, a1, ... and r0, r1, ... in order, so that computes that differ only in names are equal."""
+    """Axes renamed a0, a1, ... and r0, r1, ..., lookups v0, v1, ...: computes that differ only in names get equal."""
     names = {a.name: f"a{i}" for i, a in enumerate(compute.axes)}
     names |= {a.name: f"r{i}" for i, a in enumerate(compute.reduce_axes)}
-    if all(old == new for old, new in names.items()):
+    body = rename_lookups(compute.body, (f"v{i}" for i in count()))
+    if all(old == new for old, new in names.items()) and body == compute.body:
         return compute
     bindings = {old: Index.of(new) for old, new in names.items()}
 
     def renamed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(Axis(names[a.name], a.extent) for a in axes)
 
-    body = map_indices(compute.body, lambda index: index.substitute(bindings))
+    body = map_indices(body, lambda index: index.substitute(bindings))
     return replace(compute, axes=renamed(compute.axes), reduce_axes=renamed(compute.reduce_axes), body=body)
 
 

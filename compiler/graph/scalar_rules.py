@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from compiler import elementary
 from compiler.dtype import DType
-from compiler.index import Ranges
-from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load, rewrite
+from compiler.index import Index, Ranges
+from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load, Lookup, rewrite, substitute
 
 Interval = tuple[float, float]
 """Values that an expression can have when it is not NaN, both ends included."""
@@ -82,6 +83,8 @@ def _simplify(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr
             return _guard(expr, ranges)
         case Cast(Const(value, _), DType.F32):
             return Const(float(np.float32(value)))
+        case Lookup():
+            return _lookup(expr)
         case Load(buffer, indices):
             simple = tuple(i if i.is_affine() else i.simplify(ranges) for i in indices)
             return None if simple == indices else Load(buffer, simple)
@@ -97,6 +100,18 @@ def _folded(expr: Apply) -> Expr | None:
     with np.errstate(all="ignore"):
         result = float(OPS[expr.op].evaluate(*(np.float32(v.value) for v in values)))
     return None if math.isnan(result) else Const(result)
+
+
+def _lookup(lookup: Lookup) -> Expr | None:
+    """An index that is known, or that only has one value."""
+    match lookup.value:
+        case Const(value, _):
+            known = int(elementary.place(value, lookup.found.extent))
+        case _ if lookup.found.extent == 1:
+            known = 0
+        case _:
+            return None
+    return substitute(lookup.inside, {lookup.found.name: Index.of(known)})
 
 
 def _is(expr: Expr, value: float) -> bool:

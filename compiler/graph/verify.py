@@ -14,7 +14,7 @@ from typing import assert_never
 
 from compiler.errors import CompileError
 from compiler.graph.ir import Compute, Graph, Node, TensorType
-from compiler.index import Index, Ranges
+from compiler.index import Index, LookedUp, Ranges
 from compiler.scalar import (
     OPS,
     REDUCERS,
@@ -26,6 +26,7 @@ from compiler.scalar import (
     Expr,
     Guard,
     Load,
+    Lookup,
     Pick,
     children,
     walk,
@@ -78,6 +79,9 @@ def _verify_compute(node: Node, known: Mapping[str, TensorType], symbols: frozen
         return
     if any(extent < 1 for extent in ranges.values()):
         raise _error(node, f"has an empty axis: {ranges}")
+    stray = stray_lookup(compute.body)
+    if stray is not None:
+        raise _error(node, f"uses {stray!r}, which no lookup around it defines, or two do")
     for load, bounds in guarded_loads(compute.body, ranges):
         _verify_load(node, load, bounds, known[load.buffer], ranges)
 
@@ -104,7 +108,7 @@ def _verify_scalar(node: Node, expr: Expr, known: Mapping[str, TensorType], name
             indices = tuple(bound.index for bound in bounds)
         case Pick(_, index):
             indices = (index,)
-        case Const() | Cast():
+        case Const() | Cast() | Lookup():
             pass
         case Dot():
             raise _error(node, "uses an instruction, which only a schedule may choose")
@@ -148,6 +152,28 @@ def guarded_loads(expr: Expr, ranges: Ranges, bounds: Bounds = ()) -> Iterator[t
         case _:
             for child in children(expr):
                 yield from guarded_loads(child, ranges, bounds)
+
+
+def stray_lookup(expr: Expr, defined: frozenset[LookedUp] = frozenset()) -> str | None:
+    """A name that was looked up nowhere around its use, or by two lookups one in the other; None where all is well."""
+    indices: tuple[Index, ...] = ()
+    match expr:
+        case Lookup(found, value, inside):
+            if any(found.name == other.name for other in defined):
+                return found.name
+            return stray_lookup(value, defined) or stray_lookup(inside, defined | {found})
+        case Load(_, indices):
+            pass
+        case Guard(bounds, _, _):
+            indices = tuple(bound.index for bound in bounds)
+        case Pick(_, index):
+            indices = (index,)
+        case _:
+            pass
+    stray = frozenset[LookedUp]().union(*(index.looked_up() for index in indices)) - defined
+    if stray:
+        return min(found.name for found in stray)
+    return next((s for child in children(expr) if (s := stray_lookup(child, defined)) is not None), None)
 
 
 def _negation(tests: Bounds, bounds: Bounds, ranges: Ranges) -> Bounds:

@@ -7,9 +7,10 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from compiler.elementary import place
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
-from compiler.scalar import OPS, Apply, Cast, Const, Dot, Expr, Guard, Load, Pick
+from compiler.scalar import OPS, Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 from compiler.symbol import size_at
 
 Env = dict[str, int]
@@ -85,6 +86,9 @@ def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
             return np.asarray(_value(value_expr, env, memory)).astype(dtype.numpy)[()]
         case Pick(values, index, dtype):
             return dtype.numpy.type(values[int(index.evaluate(env))])
+        case Lookup(found, value_expr, inside):
+            read = int(place(_value(value_expr, env, memory), found.extent))
+            return _value(inside, {**env, found.name: read}, memory)
         case Dot():
             return _dot(expr, env, memory)
         case _:

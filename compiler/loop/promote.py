@@ -86,7 +86,11 @@ class _Around:
         place = place.substitute(self.lets)
         names = sorted(place.names())
         kinds = {name: self.loops[name].kind for name in names if name in self.loops}
-        if len(kinds) < len(names) or set(kinds.values()) - {LoopKind.UNROLLED, LoopKind.VECTOR}:
+        if (
+            place.looked_up()
+            or len(kinds) < len(names)
+            or set(kinds.values()) - {LoopKind.UNROLLED, LoopKind.VECTOR}
+        ):
             return None
         lane = next((name for name, kind in kinds.items() if kind is LoopKind.VECTOR), None)
         lanes = 0

@@ -140,6 +140,9 @@ def _side(indices: set[Index], inner: Mapping[str, int], what: str) -> tuple[Ind
     """Origin and length along one dimension."""
     spans: dict[Index, tuple[int, int]] = {}
     for index in indices:
+        if index.looked_up():
+            msg = f"{what} it is read at {index}, which is only known at run time"
+            raise ScheduleError(msg)
         outside = Index.sum([(a, c) for a, c in index.terms if not Index.of(a).names() & inner.keys()])
         moving = index - outside
         if not moving.names() <= inner.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.scalar import Load, loads
+from compiler.scalar import Load, Lookup, loads, walk
 from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -70,6 +70,21 @@ def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | Non
             if steps[axis.name] == 1 and axis.size >= axes.lanes and all(i.is_affine() for i in load.indices):
                 return axis.name
     return None
+
+
+def looks_rows_up(stage: Stage, vector: str) -> bool:
+    """Whether the stage reads, along its vector axis, from places that are looked up once for all of the axis."""
+    for e in walk(stage.body):
+        if not isinstance(e, Lookup) or any(
+            vector in i.names() for load in loads(e.value) for i in load.indices
+        ):
+            continue
+        for load in loads(e.inside):
+            if e.found in {f for i in load.indices for f in i.looked_up()} and any(
+                i.coefficient(vector) for i in load.indices
+            ):
+                return True
+    return False
 
 
 def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:

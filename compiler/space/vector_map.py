@@ -7,7 +7,7 @@ from compiler.scalar import Apply, walk
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Fuse, Reorder, Split, Step
 from compiler.space.space import Knob, SearchSpace, Value, number
-from compiler.space.structure import TileAxes, crossing_axis, tile_axes
+from compiler.space.structure import TileAxes, crossing_axis, looks_rows_up, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -39,7 +39,9 @@ class VectorMap:
             Knob("unroll", tuple(u for u in UNROLLS if u * axes.lanes <= max(axes.lanes, axes.vector.size))),
             Knob("parallel", tuple(range(1, len(_outer(axes, None)) + 1))),
         ]
-        default = [0, _enough(axes, threads) - 1]
+        # What is looked up once serves all vectors of a copy: the longer it is, the fewer reads wait for an index.
+        longest = len(knobs[0].choices) - 1 if looks_rows_up(stage, axes.vector.name) else 0
+        default = [longest, _enough(axes, threads) - 1]
         if across is None:
             widths = tuple(w for w in WIDTHS if w * axes.lanes < 2 * max(axes.lanes, axes.vector.size))
             knobs.append(Knob("width", widths))

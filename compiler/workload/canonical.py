@@ -2,7 +2,7 @@
 
 In this order: axes of extent 1 go, guards and indices are simplified, axes that are read by quotient are split in two,
 arguments of commutative operations are sorted, reduction axes follow the order in memory, neighbouring axes are merged,
-axes and buffers are renamed.
+axes, lookups and buffers are renamed.
 
     out[0, a2, a3, a1] = sum(i0, i1, i2) w[a1, i0, 0, 0] * x[0, a2, a3, i0]         a2, a3 < 56
     →  t0[0, s0, s1] = sum(r0) x0[0, s0, r0] * c0[s1, r0, 0, 0]                     s0 < 3136
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from compiler.index import ZERO, Index
 from compiler.scalar import (
@@ -26,6 +27,7 @@ from compiler.scalar import (
     Pick,
     map_indices,
     rename_buffers,
+    rename_lookups,
     rewrite,
     substitute,
 )
@@ -71,7 +73,7 @@ def _canonical(workload: Workload) -> Canonical:
     ranks = _argument_ranks(workload)
     workload = _with_stages(workload, [_sort_arguments(s, ranks) for s in workload.stages])
     workload = _with_stages(workload, [_order_reduction(s, workload) for s in workload.stages])
-    workload = _rename_axes(merge_axes(workload))
+    workload = _rename_lookups(_rename_axes(merge_axes(workload)))
     return _rename_buffers(workload)
 
 
@@ -168,6 +170,12 @@ def _rename_stage_axes(stage: Stage, bindings: Mapping[str, Index], names: Mappi
         body=substitute(stage.body, bindings),
         target_indices=tuple(i.substitute(bindings) for i in stage.target_indices),
     )
+
+
+def _rename_lookups(workload: Workload) -> Workload:
+    """v0, v1, ... in order, also where one lookup was inlined twice."""
+    names = (f"v{i}" for i in count())
+    return _with_stages(workload, [replace(s, body=rename_lookups(s.body, names)) for s in workload.stages])
 
 
 def _rename_buffers(workload: Workload) -> Canonical:

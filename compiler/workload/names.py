@@ -6,7 +6,7 @@
     matmul 197x64x768, matmul 12*197x64x197 rows x reduced x columns, after the batch
     window max 3x3 64 @56x56 /2             pooling
     reduce sum 49 -> 2048                   any other reduction
-    map add+max 3136x64, copy 224x224x3     no reduction
+    map add+max 3136x64, map gather 128x768, copy 224x224x3     no reduction
 
 They need not be unique: the digest is.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from compiler.dtype import DType
 from compiler.graph.ir import product_factors
 from compiler.index import FloorDiv, Index
-from compiler.scalar import Apply, Expr, Guard, Load, children
+from compiler.scalar import Apply, Expr, Guard, Load, Lookup, children
 from compiler.workload.ir import Stage, Workload, stage_loads
 
 _MOST_OPERATIONS = 6
@@ -132,6 +132,8 @@ def _operations(expr: Expr) -> Iterator[str]:
         yield from _operations(child)
     if isinstance(expr, Apply):
         yield expr.op
+    elif isinstance(expr, Lookup):
+        yield "gather"
 
 
 def _join(operations: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compiler.errors import CompileError
-from compiler.graph.verify import guarded_loads, narrowed
+from compiler.graph.verify import guarded_loads, narrowed, stray_lookup
 from compiler.index import Index, Ranges
 from compiler.scalar import REDUCERS, Bound, Guard, Load, Pick, walk
 from compiler.symbol import corners
@@ -94,6 +94,8 @@ def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:
                 low >= 0 and high < len(e.values),
                 f"{where}: a table is indexed by {e.index} in {low}..{high}",
             )
+    stray = stray_lookup(stage.body)
+    _require(stray is None, f"{where} uses {stray}, which no lookup around it defines, or two do")
     for load, bounds in guarded_loads(stage.body, ranges):
         _verify_access(load, buffers, ranges, bounds, where)
 

@@ -9,15 +9,22 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.runtime.image import TensorSpec
+from compiler.workload.index_operands import input_index_extents
 from compiler.workload.program import Program
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def make_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, np.ndarray]:
-    """Inputs that depend on the seed alone: normal for floats, 0 to 6 for integers."""
+def make_inputs(
+    specs: Iterable[TensorSpec], seed: int = 0, program: Program | None = None
+) -> dict[str, np.ndarray]:
+    """Inputs that depend on the seed alone: normal for floats, 0 to 6 for integers.
+
+    Integers that are indices run over all that they can choose from, where the program that tells so is given.
+    """
     generator = np.random.default_rng(seed)
-    return {spec.name: _array(spec, generator) for spec in specs}
+    extents = {} if program is None else input_index_extents(program)
+    return {spec.name: _array(spec, generator, extents.get(spec.name, 7)) for spec in specs}
 
 
 def float64_outputs(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -45,9 +52,9 @@ def relative_error(outputs: Arrays, reference: Arrays) -> float:
     return worst
 
 
-def _array(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+def _array(spec: TensorSpec, generator: np.random.Generator, stop: int) -> np.ndarray:
     if spec.dtype.is_float:
         return generator.standard_normal(spec.sizes()).astype(spec.dtype.numpy)
     if spec.dtype is DType.BOOL:
         return generator.random(spec.sizes()) < 0.5
-    return generator.integers(0, 7, spec.sizes()).astype(spec.dtype.numpy)
+    return generator.integers(0, stop, spec.sizes()).astype(spec.dtype.numpy)

@@ -29,7 +29,7 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
     program = read_program(path, options)
     module = build_module(program, options)
     try:
-        inputs = make_inputs(module.inputs)
+        inputs = make_inputs(module.inputs, program=program)
         engines = [
             LuthierEngine(module, inputs),
             *(make_peer(n, path, inputs, options.threads) for n in against),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.kernel_models import channels_last, convolution
+from benchmarks.kernel_models import channels_last, convolution, gather, unary
 from benchmarks.kernel_run import RunOptions, direct_only, run_shape
-from benchmarks.kernel_shapes import SHAPES
+from benchmarks.kernel_shapes import SHAPES, Shape
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
 from compiler.target import native_target
@@ -31,8 +32,16 @@ def test_a_row_has_kernels_models_and_ceilings(tmp_path: Path) -> None:
 
 def test_a_model_that_the_compiler_refuses_gives_its_reason(tmp_path: Path) -> None:
     options = RunOptions(native_target(), 1, trials=2, tuning_s=None, seconds=0.05, peers=())
-    row = run_shape(SHAPES["gather_128_of_5000x768"], tmp_path, options)
-    assert "int64" in row["refused"] or "Gather" in row["refused"]
+    row = run_shape(Shape("nonzero", "memory", partial(unary, "NonZero", (3, 4))), tmp_path, options)
+    assert "NonZero" in row["refused"]
+
+
+def test_indices_are_an_input_like_any(tmp_path: Path) -> None:
+    options = RunOptions(native_target(), 1, trials=2, tuning_s=None, seconds=0.05, peers=())
+    shape = Shape("gather", "memory", partial(gather, 50, 24, 6))
+    row = run_shape(shape, tmp_path, options)
+    assert row["tasks"] == ["map gather 6x24"]
+    assert row["errors"]["luthier"] == 0
 
 
 def test_channels_last_is_the_same_operator() -> None:

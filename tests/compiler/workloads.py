@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from compiler.dtype import DType
-from compiler.index import Index
-from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, rewrite
+from compiler.index import Index, LookedUp
+from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply, rewrite
 from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Stage, Workload
 
@@ -128,6 +128,73 @@ def transpose(rows: int, columns: int) -> Workload:
     return mapped(Load("x0", at("s1", "s0")), (rows, columns), (operand("x0", columns, rows),))
 
 
+def looked_up(name: str, extent: int, index: Expr, read: Callable[[Index], Expr]) -> Lookup:
+    """What `read` makes of the place that an index means."""
+    found = LookedUp(name, extent)
+    return Lookup(found, index, read(Index.of(found)))
+
+
+def integers(name: str, *shape: int, dtype: DType = DType.I64) -> Operand:
+    return Operand(name, at(*shape), dtype)
+
+
+def gather_rows(rows: int, columns: int, count: int) -> Workload:
+    """Rows of a table, and something added to them."""
+
+    def row(place: Index) -> Expr:
+        return Load("x1", (place, Index.of("s1")))
+
+    body = looked_up("v0", rows, Load("x0", at("s0")), row)
+    operands = (integers("x0", count), operand("x1", rows, columns), operand("x2", count, columns))
+    return mapped(apply("add", body, Load("x2", at("s0", "s1"))), (count, columns), operands)
+
+
+def gather_elements(rows: int, columns: int) -> Workload:
+    """Each lane looks another row up, with indices of 32 bits."""
+
+    def element(place: Index) -> Expr:
+        return Load("x1", (place, Index.of("s1")))
+
+    body = looked_up("v0", 17, Load("x0", at("s0", "s1")), element)
+    operands = (integers("x0", rows, columns, dtype=DType.I32), operand("x1", 17, columns))
+    return mapped(body, (rows, columns), operands)
+
+
+def gather_pairs(count: int, columns: int) -> Workload:
+    """Two indices a row, one of them read from a place that the other one says; a guard on what they mean."""
+
+    def cell(first: Index) -> Expr:
+        def read(second: Index) -> Expr:
+            inside = Load("x2", (first, second, Index.of("s1")))
+            return Guard((Bound(first, 1, 4),), inside, Const(0.5))
+
+        return looked_up("v1", 6, Load("x1", (first, Index.of("s0"))), read)
+
+    body = looked_up("v0", 5, Load("x0", at("s0")), cell)
+    operands = (integers("x0", count), integers("x1", 5, count), operand("x2", 5, 6, columns))
+    return mapped(body, (count, columns), operands)
+
+
+def gathered_sum(rows: int, columns: int, reduced: int) -> Workload:
+    """A sum of table rows, as of a bag of words; the map after it looks a scale up."""
+
+    def row(place: Index) -> Expr:
+        return Load("x1", (place, Index.of("s1")))
+
+    def finish(value: Expr) -> Expr:
+        scale = looked_up("v1", 9, Load("x2", at("s1")), lambda place: Load("c0", (place,)))
+        return apply("mul", value, scale)
+
+    operands = (
+        integers("x0", rows, reduced),
+        operand("x1", 23, columns),
+        integers("x2", columns),
+        operand("c0", 9, constant=True),
+    )
+    body = looked_up("v0", 23, Load("x0", at("s0", "r0")), row)
+    return anchored((rows, columns), (reduced,), "sum", body, operands, finish)
+
+
 def chain(operands: tuple[Operand, ...], *stages: Stage) -> Workload:
     """Stages that share axes by name; the last one stores y0, the others a temporary each."""
     temporaries = tuple(operand(s.target, *(a.size for a in s.axes)) for s in stages[:-1])
@@ -233,6 +300,10 @@ KINDS: dict[str, Workload] = {
     "centred": centred(77),
     "add_relu": add_relu(7, 45),
     "transpose": transpose(10, 23),
+    "gather_rows": gather_rows(31, 45, 9),
+    "gather_elements": gather_elements(6, 21),
+    "gather_pairs": gather_pairs(11, 19),
+    "gathered_sum": gathered_sum(7, 26, 5),
 }
 
 
@@ -240,7 +311,7 @@ def retyped(workload: Workload, dtype: DType) -> Workload:
     """The same work on elements of another floating-point type."""
 
     def typed(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        return tuple(replace(o, dtype=dtype) for o in operands)
+        return tuple(replace(o, dtype=dtype) if o.dtype.is_float else o for o in operands)
 
     def literal(e: Expr) -> Expr | None:
         return Const(e.value, dtype) if isinstance(e, Const) else None
@@ -251,5 +322,15 @@ def retyped(workload: Workload, dtype: DType) -> Workload:
 
 
 def random_operands(workload: Workload, seed: int = 0) -> dict[str, np.ndarray]:
+    """Normal floats; integers from far out of the range of any index to far beyond, most of them in it."""
     rng = np.random.default_rng(seed)
-    return {o.name: rng.standard_normal(o.sizes).astype(o.dtype.numpy) for o in workload.operands}
+    return {o.name: _random(rng, o) for o in workload.operands}
+
+
+def _random(rng: np.random.Generator, operand: Operand) -> np.ndarray:
+    values = rng.standard_normal(operand.sizes)
+    return (
+        (values * 10).astype(operand.dtype.numpy)
+        if operand.dtype.is_integer
+        else values.astype(operand.dtype.numpy)
+    )

@@ -6,6 +6,7 @@ from compiler.pipeline import build_kernel, default_schedule
 from compiler.runtime.loader import LoadedKernel
 from compiler.target import native_target
 from tests.compiler.integers import SAFE, integer_matmul
+from tests.compiler.workloads import gather_rows
 from tests.faults.planted import HALO, SIZE, add_one
 from tuner.measure import FailureKind, MeasureFailed
 from workers.case import make_case, make_operands, reference_bytes, unwritten
@@ -68,3 +69,8 @@ def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> N
             assert failed.kind is FailureKind.WRONG_OUTPUT
     finally:
         loaded.close()
+
+
+def test_indices_are_valid_from_either_end_and_cover_the_table() -> None:
+    indices = make_operands(gather_rows(31, 5, 2000), seed=0)["x0"]
+    assert sorted(set(indices.tolist())) == list(range(-31, 31))

@@ -7,15 +7,16 @@ that the inside touches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.index import Atom, FloorDiv, Index
+from compiler.index import Atom, FloorDiv, Index, LookedUp
 from compiler.loop.ir import LoopKind
+from compiler.scalar import lookup_names
 from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
@@ -99,12 +100,14 @@ class NestView:
 def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:
     """The reads of a stage, then its write."""
     constants = {o.name for o in workload.operands if o.constant}
+    moved_by = lookup_names(stage.body)
     found: dict[tuple[str, tuple[Index, ...]], Access] = {}
     for load in stage_loads(stage):
         kind: AccessClass = "constant" if load.buffer in constants else "input"
         key = (load.buffer, load.indices)
-        found.setdefault(key, _access(kind, workload.buffers[load.buffer], stage, load.indices))
-    return (*found.values(), _access("output", workload.buffers[stage.target], stage, stage.target_indices))
+        found.setdefault(key, _access(kind, workload.buffers[load.buffer], stage, load.indices, moved_by))
+    output = _access("output", workload.buffers[stage.target], stage, stage.target_indices, moved_by)
+    return (*found.values(), output)
 
 
 def view(state: State, stage: ScheduledStage) -> NestView:
@@ -189,12 +192,18 @@ def _defined(stage: ScheduledStage, innermost: str) -> list[_Name]:
     return [(stage.stage.name, name) for name in names]
 
 
-def _access(kind: AccessClass, buffer: Operand, stage: Stage, indices: Sequence[Index]) -> Access:
+def _access(
+    kind: AccessClass,
+    buffer: Operand,
+    stage: Stage,
+    indices: Sequence[Index],
+    moved_by: Mapping[str, frozenset[str]],
+) -> Access:
     names = [a.name for a in (*stage.axes, *stage.reduce_axes)]
     return Access(
         kind,
         buffer.name,
-        np.array([[_slope(index, name) for name in names] for index in indices]).reshape(
+        np.array([[_slope(index, name, moved_by) for name in names] for index in indices]).reshape(
             len(indices), len(names)
         ),
         np.array(buffer.sizes, dtype=np.float64),
@@ -203,13 +212,15 @@ def _access(kind: AccessClass, buffer: Operand, stage: Stage, indices: Sequence[
     )
 
 
-def _slope(index: Index, name: str) -> float:
-    """Average step of an index per step of a name, quotients included."""
-    return sum(abs(c) * _atom_slope(atom, name) for atom, c in index.terms)
+def _slope(index: Index, name: str, moved_by: Mapping[str, frozenset[str]]) -> float:
+    """Average step of an index per step of a name, quotients included; lookups count as uniformly distributed."""
+    return sum(abs(c) * _atom_slope(atom, name, moved_by) for atom, c in index.terms)
 
 
-def _atom_slope(atom: Atom, name: str) -> float:
+def _atom_slope(atom: Atom, name: str, moved_by: Mapping[str, frozenset[str]]) -> float:
     if isinstance(atom, str):
         return float(atom == name)
-    inner = _slope(atom.value, name)
+    if isinstance(atom, LookedUp):
+        return atom.extent / 3 if name in moved_by[atom.name] else 0.0
+    inner = _slope(atom.value, name, moved_by)
     return inner / atom.divisor if isinstance(atom, FloorDiv) else inner

@@ -14,6 +14,7 @@ from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split,
 from compiler.space.rules import build_space
 from compiler.target import PRESETS
 from tests.compiler.integers import integer_matmul
+from tests.compiler.workloads import gather_rows
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
@@ -145,3 +146,9 @@ def test_every_candidate_of_a_real_space_has_finite_features_of_one_width(thread
 def test_an_illegal_schedule_has_none() -> None:
     with pytest.raises(ScheduleError):
         named(TASK, Schedule((Split("epilogue", "nowhere", 2),)))
+
+
+def test_a_looked_up_row_is_somewhere_in_the_table() -> None:
+    workload = gather_rows(300, 64, 10)
+    table = next(a for a in accesses(workload, workload.stages[0]) if a.buffer == "x1")
+    np.testing.assert_array_equal(table.matrix, [[100, 0], [0, 1]])

@@ -1,0 +1,30 @@
+"""Numbers that were read as places in a buffer, scalar or by whole vectors."""
+
+from __future__ import annotations
+
+from compiler.codegen.conversions import convert
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.types import Value, literal
+from compiler.dtype import DType
+
+
+def place(out: Emitter, number: Value, extent: int) -> Value:
+    """The element that an index means, in 64 bits; as `compiler.elementary.place` says, without a branch.
+
+    Five instructions beside the load of an index. They cost nothing that can be measured where an index serves a row.
+    """
+    wide = convert(out, number, DType.I64)
+    kind, lanes = wide.llvm_type, wide.lanes
+
+    def constant(n: int) -> str:
+        return literal(n, DType.I64, lanes)
+
+    def chosen(test: str, yes: str, no: str) -> str:
+        bits = f"<{lanes} x i1>" if lanes else "i1"
+        return out.value(f"select {bits} {out.value(f'icmp {test}')}, {kind} {yes}, {kind} {no}")
+
+    from_end = out.value(f"add {kind} {wide.text}, {constant(extent)}")
+    index = chosen(f"slt {kind} {wide.text}, {constant(0)}", from_end, wide.text)
+    index = chosen(f"slt {kind} {index}, {constant(0)}", constant(0), index)
+    index = chosen(f"slt {kind} {index}, {constant(extent)}", index, constant(extent - 1))
+    return Value(index, DType.I64, lanes)
