@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from compiler.graph.ir import Compute, ComputeKind, Graph
 from compiler.index import Index
@@ -121,18 +122,9 @@ def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
 
 def _reads_once(graph: Graph, compute: Compute) -> bool:
     """Whether a reduction takes each element of its largest input (constants apart) at most once."""
-    types, points = graph.types(), 1
-    for size in compute.ranges.values():
-        points *= size
+    types, points = graph.types(), prod(compute.ranges.values())
     read = [types[load.buffer].sizes for load in loads(compute.body) if load.buffer not in graph.constants]
-    return any(_product(sizes) >= points for sizes in read)
-
-
-def _product(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
+    return any(prod(sizes) >= points for sizes in read)
 
 
 def _member_loads(member: FusedNodes) -> Iterator[Load]:
