@@ -43,12 +43,14 @@ class Computation(Protocol):
 
 
 class StoredComputation(Computation, Protocol):
-    """A Stage: a Computation that says where its result goes."""
+    """A Stage: a Computation that says where its result goes; `apart` has one for each of several results."""
 
     @property
     def target(self) -> str: ...  # noqa: D102
     @property
     def target_indices(self) -> tuple[Index, ...]: ...  # noqa: D102
+    @property
+    def apart(self) -> Sequence[StoredComputation]: ...  # noqa: D102
 
 
 class Buffer(Protocol):
@@ -123,7 +125,8 @@ def reference_outputs(workload: StagedComputation, operands: Mapping[str, Array]
         kind = np.float64 if operand.dtype.is_float else operand.dtype.numpy
         buffers[operand.name] = np.zeros(operand.sizes, kind)
     for stage in workload.stages:
-        _store(stage, buffers[stage.target], evaluate_stage(stage, buffers))
+        for single in stage.apart:
+            _store(single, buffers[single.target], evaluate_stage(single, buffers))
     return {operand.name: buffers[operand.name] for operand in workload.outputs}
 
 

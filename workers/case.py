@@ -117,9 +117,9 @@ def _expected(workload: Workload, output: Operand, least: Array, most: Array) ->
 
 def _written(workload: Workload, output: Operand) -> npt.NDArray[np.bool_]:
     mask = np.zeros(output.sizes, np.bool_)
-    for stage in workload.stages:
-        if stage.target == output.name:
-            mask[tuple(index_arrays(stage.target_indices, {a.name: a.size for a in stage.axes}))] = True
+    for single in (single for stage in workload.stages for single in stage.apart):
+        if single.target == output.name:
+            mask[tuple(index_arrays(single.target_indices, {a.name: a.size for a in single.axes}))] = True
     return mask.reshape(-1)
 
 

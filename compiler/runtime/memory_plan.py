@@ -122,7 +122,8 @@ def _lives(program: Program) -> list[Life]:
 
 def _border(subgraph: Subgraph, output: Operand) -> Hashable | None:
     """What stays zero in an output: None where everything is written, else the geometry."""
-    stage = next(s for s in subgraph.workload.stages if s.target == output.name)
+    stages = (single for stage in subgraph.workload.stages for single in stage.apart)
+    stage = next(s for s in stages if s.target == output.name)
     if product(axis.extent for axis in stage.axes) == output.count:
         return None
     symbols = tuple(subgraph.symbols.values())

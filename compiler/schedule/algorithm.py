@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from compiler.errors import ScheduleError
+from compiler.schedule.apart import apart
 from compiler.schedule.copied_data import copied_data
+from compiler.schedule.panels import panels
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
 from compiler.schedule.winograd import winograd
@@ -19,7 +21,13 @@ def _direct(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     return workload
 
 
-REWRITES: Mapping[str, Rewrite] = {"direct": _direct, "winograd": winograd, "copied_data": copied_data}
+REWRITES: Mapping[str, Rewrite] = {
+    "direct": _direct,
+    "winograd": winograd,
+    "copied_data": copied_data,
+    "panels": panels,
+    "apart": apart,
+}
 
 
 def algorithm(state: State, step: Algorithm) -> State:

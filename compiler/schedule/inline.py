@@ -29,7 +29,7 @@ def inline(state: State, step: Inline) -> State:
         return substitute(old.body, values)
 
     stages = tuple(
-        replace(s, stage=replace(s.stage, body=rewrite(s.stage.body, rule)))
+        replace(s, stage=s.stage.rewritten(lambda body: rewrite(body, rule)))
         for s in state.stages
         if s is not stage
     )

@@ -14,7 +14,7 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Buffer, For, Let, LoopKind, LoopNest, Scope, Stmt, Store, block
-from compiler.scalar import REDUCERS, Apply, Dot, Expr, Load, rewrite, substitute
+from compiler.scalar import REDUCERS, Apply, Dot, Expr, Load, loads, rewrite, substitute
 from compiler.scalar_type import neutral
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.regions import absolute_axes
@@ -89,12 +89,18 @@ class _Lowering:
         defined = _Scope(outside.names + tuple(_names(stage, stage.loops)))
         values = absolute_axes(stage)
         _check_scope(stage, outside)
-        body = self._reads(stage, substitute(stage.stage.body, values), defined)
-        target = stage.stage.target_indices
-        stored = tuple(_local_axes(stage, i, stage.attachment) for i in target)
+        stores = [
+            Store(
+                result.target,
+                tuple(_local_axes(stage, i, stage.attachment) for i in result.indices),
+                self._reads(stage, substitute(result.body, values), defined),
+            )
+            for result in stage.stage.results
+        ]
         if stage.stage.reducer is None:
-            inner = self._wrap(stage, stage.loops[lead:], Store(stage.stage.target, stored, body), outside)
+            inner = self._wrap(stage, stage.loops[lead:], block(*stores), outside)
         else:
+            stored, body = stores[0].indices, stores[0].value
             inner = self._reduction(stage, stage.loops[lead:], stored, body, outside)
         return self._wrap(stage, stage.loops[:lead], inner, outside)
 
@@ -160,7 +166,7 @@ class _Lowering:
 
     def _reads(self, stage: ScheduledStage, body: Expr, scope: _Scope) -> Expr:
         """The body with loads of attached stages made relative and loads of packed constants redirected."""
-        for name in stage.packed:
+        for name in (n for n in stage.packed if any(load.buffer == n for load in loads(body))):
             operand = self._state.workload.buffers[name]
             transform = self._state.workload.transforms.get(name)
             names, dtype = _packed_order(stage, scope.names)

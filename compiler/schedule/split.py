@@ -7,7 +7,7 @@ from dataclasses import replace
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.ir import Extent, LoopKind, extent
-from compiler.schedule.state import ScheduledStage, State, qualified
+from compiler.schedule.state import Loop, ScheduledStage, State, qualified
 from compiler.schedule.steps import Split
 from compiler.symbol import ceiling, divides
 
@@ -16,7 +16,8 @@ def split(state: State, step: Split) -> State:
     """`for i in 0..n` → `for i.o in 0..ceil(n/f): for i.i in 0..min(f, n - i.o*f)`.
 
     Legal on a serial loop with 1 <= factor. The factor need not divide n, nor be smaller: the last
-    `i.i` is then shorter. An extent over symbols gives an outer loop whose trips are counted when the kernel runs.
+    `i.i` is then shorter. An extent over symbols gives an outer loop whose trips are counted when the kernel runs. Only
+    where a loop is shorter at some edge of another must the factor divide its usual length.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -28,19 +29,13 @@ def split(state: State, step: Split) -> State:
         raise ScheduleError(msg)
     factor = step.factor
     outer, inner = f"{loop.name}.o", f"{loop.name}.i"
-    whole = Index.of(loop.extent.limit) if loop.extent.bound is None else loop.extent.bound
-    limit = loop.extent.limit if whole.constant is None else min(loop.extent.limit, whole.constant)
-    trips = -(-limit // factor)
-    opened = state.is_open(loop.extent)
-    known = whole.constant is not None
-    ragged = limit % factor != 0 if known else not (opened and divides(factor, whole))
-    inner_extent = extent(factor, whole - Index.of(outer) * factor) if ragged else Extent(factor)
+    outer_extent, inner_extent = _parts(loop, outer, factor, opened=state.is_open(loop.extent))
     if any(part.of == loop.name for part in stage.lets):
         msg = f"cannot split {step.loop}: it is fused; split its parts before fusing"
         raise ScheduleError(msg)
     new = stage.replace_loop(
         loop.name,
-        replace(loop, name=outer, extent=Extent(trips, ceiling(whole, factor) if opened else None)),
+        replace(loop, name=outer, extent=outer_extent),
         replace(loop, name=inner, extent=inner_extent),
     )
     value = {loop.name: Index.of(outer) * factor + inner}
@@ -48,6 +43,23 @@ def split(state: State, step: Split) -> State:
     lets = tuple(replace(part, value=part.value.substitute(value)) for part in stage.lets)
     changed = state.with_stage(replace(stage, loops=loops, bindings=stage.rebind(value), lets=lets))
     return replace(changed, stages=tuple(_followed(s, step, factor) for s in changed.stages))
+
+
+def _parts(loop: Loop, outer: str, factor: int, *, opened: bool) -> tuple[Extent, Extent]:
+    """Extents of both loops. Where the loop is shorter at some edge, so is the number of parts there."""
+    size, bound = loop.extent.limit, loop.extent.bound
+    if bound is not None and bound.constant is not None:
+        size, bound = max(0, min(size, bound.const)), None
+    trips, done = -(-size // factor), Index.of(outer) * factor
+    if bound is None:
+        return Extent(trips), Extent(factor) if size % factor == 0 else extent(factor, Index.of(size) - done)
+    if not opened and size % factor:
+        msg = (
+            f"cannot split {loop.name} by {factor}: it has {loop.extent} iterations; use a divisor of {size}"
+        )
+        raise ScheduleError(msg)
+    inner = Extent(factor) if opened and divides(factor, bound) else extent(factor, bound - done)
+    return extent(trips, ceiling(bound, factor)), inner
 
 
 def _followed(guest: ScheduledStage, step: Split, factor: int) -> ScheduledStage:

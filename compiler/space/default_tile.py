@@ -32,7 +32,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
-    rows, vectors = _tile(axes, tile.target.vector_registers - tile.between, streams=streams)
+    rows, vectors = _tile(axes, tile.target.vector_registers - tile.between, tile.copies, streams=streams)
     orders = tile.loops_by_order(rows, vectors)
     along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
     order = "inside" if along else cheapest_order(orders, tile.workload, anchor, tile.target)
@@ -73,16 +73,17 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     return any(axes.vector.name in names and not around <= names for names in read)
 
 
-def _tile(axes: TileAxes, registers: int, *, streams: bool) -> tuple[int, int]:
+def _tile(axes: TileAxes, registers: int, copies: int, *, streams: bool) -> tuple[int, int]:
     row_size = axes.row.size if axes.row is not None else 1
     panels = -(-axes.vector.size // axes.lanes)
     best: tuple[float, int, int] = (float("inf"), 1, 1)
     for vectors in range(1, min(4, panels) + 1):
         for rows in range(1, min(16, row_size) + 1):
-            if rows * vectors + vectors + 1 > registers or (streams and rows * vectors > LATENCY):
+            tile = rows * vectors * copies
+            if (tile + vectors + 1 > registers and rows * vectors > 1) or (streams and tile > LATENCY):
                 continue
             cycles = sum(
-                n * m * _cycles(r, v, streams=streams)
+                n * m * _cycles(r, v * copies, streams=streams)
                 for r, n in _cuts(row_size, rows)
                 for v, m in _cuts(panels, vectors)
             )

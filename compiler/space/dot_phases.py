@@ -8,6 +8,8 @@ from compiler.scalar import loads
 from compiler.schedule.contraction import computes, group_axis, is_direct
 from compiler.schedule.copied_data import STAGE, TYPES, copied_data
 from compiler.schedule.steps import Algorithm, Bind, Fuse, Reorder, Split, Step
+from compiler.space.register_tile import RegisterTile
+from compiler.space.space import Value
 from compiler.space.structure import crossing_axis, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -51,15 +53,15 @@ class DotPhases:
         self._algorithm = [Algorithm("copied_data", parameters)] if self._copies else []
 
     @property
-    def stages(self) -> tuple[Stage, Stage]:
+    def product_stages(self) -> tuple[Stage, Stage]:
         """The sum of products and the map that stores it."""
         return self.workload.stages[-2], self.workload.stages[-1]
 
     @property
     def group_axis(self) -> str:
         """The reduction axis that the instruction takes elements of side by side."""
-        factors = computes(self.workload, self.stages[0], self.entry)
-        found = None if factors is None else group_axis(self.stages[0], factors, self.entry.group)
+        factors = computes(self.workload, self.product_stages[0], self.entry)
+        found = None if factors is None else group_axis(self.product_stages[0], factors, self.entry.group)
         if found is None:
             msg = f"{self.entry.name} does not compute this workload"
             raise ValueError(msg)
@@ -76,7 +78,11 @@ class DotPhases:
         (load,) = loads(factors.data)
         return axis.name in load.indices[-1].names()
 
-    def before(self) -> list[Step]:
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """The copy, where there is one, and the tile."""
+        return [*self._before(), *tile.steps(values)]
+
+    def _before(self) -> list[Step]:
         """The copy: rows shared out, the innermost dimension by whole vectors."""
         if not self._copies:
             return []
@@ -98,7 +104,3 @@ class DotPhases:
         if across is not None:
             steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
         return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]
-
-    def after(self) -> list[Step]:
-        """Nothing follows."""
-        return []

@@ -19,6 +19,8 @@ ROWS = (1, 2, 4, 8, 16, 32)
 DEFAULT_COLUMNS = 32
 """The threads that run in step on every GPU so far."""
 DEFAULT_THREADS = 256
+MOST_BLOCKS = 64
+"""Results of one reduction that a thread keeps in registers, where its map reads several."""
 
 
 class GridTile:
@@ -61,6 +63,9 @@ def _steps(workload: Workload, target: Target, values: dict[str, Value]) -> list
     if joined:
         axes = tile_axes(workload, last, target)
         steps.append(ComputeAt(before[0].name, last.name, f"{axes.vector.name}.i"))
+        shared = {a.name for a in last.axes}
+        blocks = [a for a in before[0].axes if a.name not in shared and 1 < a.size <= MOST_BLOCKS]
+        steps += [Bind(before[0].name, a.name, LoopKind.UNROLLED) for a in blocks]
     return steps
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from compiler.errors import ScheduleError
+from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values
 from compiler.space.dot_phases import DotPhases, instructions
+from compiler.space.phases import ApartPhases, PanelPhases, Phases
 from compiler.space.register_tile import RegisterTile
-from compiler.space.space import Assignment, Knob, SearchSpace, Value
+from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
+from compiler.space.structure import gathers
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-DIRECT = "direct"
+DIRECT, PANELS, APART = "direct", "panels", "apart"
+ALGORITHM, INSTRUCTION = "algorithm", "instruction"
+"""Knobs that choose among the plans."""
+PANEL_ROWS = 8
+"""Rows that make a copy worth its while: each element of it is read once per row."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +31,12 @@ class _Plan:
     """One algorithm: the tile that its knobs shape, and what surrounds it."""
 
     tile: RegisterTile
-    phases: WinogradPhases | DotPhases | None
+    phases: Phases | None
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         if self.phases is None:
             return self.tile.steps(values)
-        return [*self.phases.before(), *self.tile.steps(values), *self.phases.after()]
+        return self.phases.steps(self.tile, values)
 
 
 class Reduction:
@@ -59,11 +67,29 @@ class Reduction:
                 raise ScheduleError(msg)
             return Schedule(tuple(plans[str(values.get(kind, DIRECT))].steps(values)))
 
+        usual = {name: default_values(plan.tile) for name, plan in plans.items()}
+        chosen = _preferred(kind, plans, usual)
         default, *others = (
-            _assignment(knobs, {kind: name, **default_values(plan.tile)}) for name, plan in plans.items()
+            _assignment(knobs, {kind: name, **usual[name]})
+            for name in sorted(plans, key=lambda name: name != chosen)
         )
         space = SearchSpace(knobs, default, legal, build)
         return replace(space, starts=tuple(a for a in reversed(others) if space.is_legal(a)))
+
+
+def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Value]]) -> str:
+    """The algorithm that is best without measuring, as far as structure tells.
+
+    Panels where lanes would otherwise be gathered, and enough rows read what is copied. Apart where a tile that holds
+    every block has fewer rows than there are.
+    """
+    if kind == INSTRUCTION:
+        return next(iter(plans))
+    tile = plans[DIRECT].tile
+    rows = tile.axes.row.size if tile.axes.row is not None else 1
+    if PANELS in plans and rows >= PANEL_ROWS and gathers(tile.workload, tile.anchor, tile.axes.vector):
+        return PANELS
+    return APART if APART in plans and rows > number(usual[DIRECT], "rows") else DIRECT
 
 
 def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[str, _Plan]]:
@@ -72,16 +98,29 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
     plans: dict[str, _Plan] = {}
     for entry in instructions(workload, anchor, target):
         dots = DotPhases(workload, entry, target)
-        tile = RegisterTile(dots.workload, *dots.stages, target, threads, (entry, dots.group_axis))
+        tile = RegisterTile(dots.workload, *dots.product_stages, target, threads, (entry, dots.group_axis))
         plans[entry.name] = _Plan(tile, dots)
-    plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
+    direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:
-        return "instruction", plans
+        return INSTRUCTION, plans
+    for name, phases in _phases(workload, direct.tile, target, threads):
+        stages, whole = phases.product_stages, name == PANELS
+        made = RegisterTile(phases.workload, *stages, target, threads, whole=whole, inside=name == APART)
+        plans[name] = _Plan(made, phases)
+    return ALGORITHM, plans
+
+
+def _phases(
+    workload: Workload, tile: RegisterTile, target: Target, threads: int
+) -> Iterator[tuple[str, Phases]]:
+    """The algorithms that apply besides the direct one."""
     for m in winograd_tiles(workload):
-        phases = WinogradPhases(workload, m, target)
-        tile = RegisterTile(phases.workload, *phases.product_stages, target, threads)
-        plans[f"winograd{m}"] = _Plan(tile, phases)
-    return "algorithm", plans
+        yield f"winograd{m}", WinogradPhases(workload, m, target)
+    vector, lanes = tile.axes.vector, tile.axes.lanes
+    if lanes > 1 and find_panels(workload, tile.anchor, vector.name) is not None:
+        yield PANELS, PanelPhases(workload, vector.name, lanes, target, threads)
+    if tile.copies > 1:
+        yield APART, ApartPhases(workload, threads)
 
 
 def _union(kind: str, plans: dict[str, _Plan]) -> tuple[Knob, ...]:

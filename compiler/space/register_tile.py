@@ -3,11 +3,13 @@
 The output is cut into tiles of `rows` x `vectors` vectors. A tile's accumulators live in registers across the whole
 reduction; the map is applied to them before they are stored, so that intermediate results never reach memory. Constant
 operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise convolution,
-pooling and any other reduction share it.
+pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of a recurrent
+cell), a tile holds the same place of each of them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from compiler.instruction import Instruction
@@ -29,7 +31,10 @@ UNROLLED_LIMIT = 320
 
 
 class RegisterTile:
-    """The tile of one reduction: `anchor` computes into a temporary that `store`, a map over the same axes, reads."""
+    """The tile of one reduction: `anchor` computes into a temporary that `store` reads, a map over its axes.
+
+    `blocks`: axes that only the anchor has; every tile holds all of their `copies`.
+    """
 
     def __init__(
         self,
@@ -39,14 +44,25 @@ class RegisterTile:
         target: Target,
         threads: int,
         dot: tuple[Instruction, str] | None = None,
+        *,
+        whole: bool = False,
+        inside: bool = False,
     ) -> None:
-        """Analyse the stages; `dot`: an instruction that adds groups of products, along a reduction axis."""
-        self.dot = dot
+        """Analyse the stages.
+
+        `dot`: an instruction that adds groups of products, along a reduction axis. `whole`: vectors of the Target's
+        full length only. `inside`: `store` is computed at a loop of another stage, as wide as one tile; it has no order
+        of tiles to choose, and no loop of its own to share out.
+        """
+        self.dot, self._whole, self._inside = dot, whole, inside
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
         found = tile_axes(workload, store, target, anchor)
         self.axes: TileAxes = found if dot is None else replace(found, lanes=dot[0].lanes)
         self.packs = packable(workload, anchor)
+        mapped = {a.name for a in store.axes}
+        self.blocks = tuple(a for a in anchor.axes if a.name not in mapped)
+        self.copies = math.prod(a.size for a in self.blocks)
 
     def knobs(self) -> tuple[Knob, ...]:
         """rows, vectors, order, reduce, unroll; lanes where shorter vectors waste less; parallel with more threads."""
@@ -65,7 +81,7 @@ class RegisterTile:
         ]
         if len(self._lengths()) > 1:
             found.append(Knob("lanes", self._lengths()))
-        if self.threads > 1:
+        if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
 
@@ -82,19 +98,19 @@ class RegisterTile:
         half = lanes // 2
         return (
             (lanes, half)
-            if half >= MIN_LANES and -(-size // half) * half < -(-size // lanes) * lanes
+            if not self._whole and half >= MIN_LANES and -(-size // half) * half < -(-size // lanes) * lanes
             else (lanes,)
         )
 
-    def _lanes(self, values: dict[str, Value]) -> int:
-        """The vector length; a knob of the same name may belong to another algorithm."""
+    def lanes(self, values: dict[str, Value]) -> int:
+        """The vector length under the values of the knobs; one of the same name may belong to another algorithm."""
         only = len(self._lengths()) == 1
         return self.axes.lanes if only else number(values, "lanes", self.axes.lanes)
 
     def _orders(self) -> tuple[Value, ...]:
         """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
         outermost = [*self.axes.others, *([self.axes.row] if self.axes.row is not None else [])]
-        if not outermost:
+        if not outermost or self._inside:
             return ("outside",)
         blocks = tuple(f"block{b}" for b in BLOCKS if b < outermost[0].size)
         return ("outside", "inside", *blocks)
@@ -111,10 +127,11 @@ class RegisterTile:
     def legal(self, values: dict[str, Value]) -> bool:
         """Accumulators, one vector of each operand and a broadcast fit in the registers; the body stays small."""
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
-        if rows * vectors + vectors + 1 + self.between > self.target.vector_registers and rows * vectors > 1:
+        tile = rows * vectors * self.copies
+        if tile + vectors + 1 + self.between > self.target.vector_registers and rows * vectors > 1:
             return False
-        lanes = self._lanes(values)
-        if rows * vectors * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
+        lanes = self.lanes(values)
+        if tile * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
             return False
         return self._block_fits(values)
 
@@ -126,9 +143,9 @@ class RegisterTile:
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
-        lanes = self._lanes(values)
+        lanes = self.lanes(values)
         steps = self._tile_output(number(values, "rows"), number(values, "vectors"), lanes)
-        outer, blocking = self._outer_loops(str(values["order"]))
+        outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
         steps += blocking
         inner = [*([f"{self.axes.row.name}.i"] if self.axes.row is not None else []), *self._lane_loops()]
         steps.append(Reorder(self.store.name, (*outer, *inner)))
@@ -192,7 +209,7 @@ class RegisterTile:
             serial.append(f"{name}.o")
             unrolled.insert(0, f"{name}.i")
             break
-        row = [self.axes.row.name] if self.axes.row is not None else []
+        row = [a.name for a in self.blocks] + ([self.axes.row.name] if self.axes.row is not None else [])
         others = [a.name for a in self.axes.others]
         steps.append(
             Reorder(
@@ -210,12 +227,13 @@ class RegisterTile:
     def _bind(self, outer: list[str], fused: int, inner: list[str]) -> list[Step]:
         steps: list[Step] = []
         name = outer[0]
-        for following in outer[1 : min(fused, len(outer))]:
+        for following in () if self._inside else outer[1 : min(fused, len(outer))]:
             if following.endswith(".i") and following.removesuffix(".i") + ".o" == outer[0]:
                 break  # a block's extent may depend on its outer loop
             steps.append(Fuse(self.store.name, name, following))
             name = f"{name}*{following}"
-        steps.append(Bind(self.store.name, name, LoopKind.PARALLEL))
+        if not self._inside:
+            steps.append(Bind(self.store.name, name, LoopKind.PARALLEL))
         steps += [Bind(self.store.name, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
         steps.append(Bind(self.store.name, inner[-1], LoopKind.VECTOR))
         return steps

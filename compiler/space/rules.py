@@ -5,6 +5,7 @@ from __future__ import annotations
 from compiler.errors import CompileError
 from compiler.space.for_all_sizes import for_all_sizes
 from compiler.space.grid_tile import GridTile
+from compiler.space.products import Products
 from compiler.space.reduction import Reduction
 from compiler.space.rows import Rows
 from compiler.space.rule import Rule
@@ -14,7 +15,7 @@ from compiler.target import Target
 from compiler.workload.ir import Workload
 from compiler.workload.specialise import nominal
 
-RULES: tuple[Rule, ...] = (Rows(), Reduction(), VectorMap())
+RULES: tuple[Rule, ...] = (Rows(), Products(), Reduction(), VectorMap())
 GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 """Those for Targets whose threads form a grid."""
 

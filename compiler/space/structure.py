@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from compiler.scalar import Load, Lookup, loads, walk
 from compiler.symbol import Axis
 from compiler.target import Target
-from compiler.workload.ir import Stage, Workload
+from compiler.workload.ir import Stage, Workload, stage_loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,17 @@ def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | Non
     return None
 
 
+def gathers(workload: Workload, stage: Stage, vector: Axis) -> bool:
+    """Whether an input's elements along the vector axis are apart in memory."""
+    constants = {o.name for o in workload.operands if o.constant}
+    for load in loads(stage.body):
+        strides = workload.buffers[load.buffer].strides
+        step = sum(i.coefficient(vector.name) * s for i, s in zip(load.indices, strides, strict=True))
+        if load.buffer not in constants and step > 1:
+            return True
+    return False
+
+
 def looks_rows_up(stage: Stage, vector: str) -> bool:
     """Whether the stage reads, along its vector axis, from places that are looked up once for all of the axis."""
     for e in walk(stage.body):
@@ -91,7 +102,7 @@ def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
     """Constants worth packing: read at one place, by this stage alone, over two axes or more."""
     readers: dict[str, list[Load]] = {}
     for s in workload.stages:
-        for load in loads(s.body):
+        for load in stage_loads(s):
             readers.setdefault(load.buffer, []).append(load)
     own = {load.buffer for load in loads(stage.body)}
     found = []
@@ -103,7 +114,7 @@ def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
         names = {name for index in indices for name in index.names()}
         plain = all(i.is_affine() and not i.const and all(c > 0 for _, c in i.terms) for i in indices)
         elsewhere = any(
-            load.buffer == operand.name for s in workload.stages if s is not stage for load in loads(s.body)
+            load.buffer == operand.name for s in workload.stages if s is not stage for load in stage_loads(s)
         )
         if plain and len(names) > 1 and not elsewhere:
             found.append(operand.name)

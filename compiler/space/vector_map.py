@@ -35,25 +35,45 @@ class VectorMap:
         stage = workload.stages[0]
         axes = tile_axes(workload, stage, target)
         across = crossing_axis(workload, stage, axes)
+        usual = _default(stage, axes, across, threads)
         knobs = [
-            Knob("unroll", tuple(u for u in UNROLLS if u * axes.lanes <= max(axes.lanes, axes.vector.size))),
+            Knob("unroll", _unrolls(axes)),
             Knob("parallel", tuple(range(1, len(_outer(axes, None)) + 1))),
         ]
-        # What is looked up once serves all vectors of a copy: the longer it is, the fewer reads wait for an index.
-        longest = len(knobs[0].choices) - 1 if looks_rows_up(stage, axes.vector.name) else 0
-        default = [longest, _enough(axes, threads) - 1]
         if across is None:
-            widths = tuple(w for w in WIDTHS if w * axes.lanes < 2 * max(axes.lanes, axes.vector.size))
-            knobs.append(Knob("width", widths))
-            default.append(len(widths) - 1 if LONG_CHAINS & _operations(stage) else 0)
+            knobs.append(Knob("width", _widths(axes)))
         else:
             knobs.append(Knob("columns", (1, axes.lanes)))
-            default.append(1)
+        default = [knob.choices.index(usual[knob.name]) for knob in knobs]
 
         def build(values: dict[str, Value]) -> Schedule:
             return Schedule(tuple(_steps(stage.name, axes, across, values)))
 
         return SearchSpace(tuple(knobs), tuple(default), lambda values: True, build)
+
+
+def map_steps(workload: Workload, stage: Stage, target: Target, threads: int) -> list[Step]:
+    """The Steps of one map of a Workload, as the analytic default has them."""
+    axes = tile_axes(workload, stage, target)
+    across = crossing_axis(workload, stage, axes)
+    return _steps(stage.name, axes, across, _default(stage, axes, across, threads))
+
+
+def _default(stage: Stage, axes: TileAxes, across: str | None, threads: int) -> dict[str, Value]:
+    # What is looked up once serves all vectors of a copy: the longer it is, the fewer reads wait for an index.
+    unroll = _unrolls(axes)[-1] if looks_rows_up(stage, axes.vector.name) else 1
+    values: dict[str, Value] = {"unroll": unroll, "parallel": _enough(axes, threads)}
+    if across is not None:
+        return values | {"columns": axes.lanes}
+    return values | {"width": _widths(axes)[-1] if LONG_CHAINS & _operations(stage) else 1}
+
+
+def _unrolls(axes: TileAxes) -> tuple[int, ...]:
+    return tuple(u for u in UNROLLS if u * axes.lanes <= max(axes.lanes, axes.vector.size))
+
+
+def _widths(axes: TileAxes) -> tuple[int, ...]:
+    return tuple(w for w in WIDTHS if w * axes.lanes < 2 * max(axes.lanes, axes.vector.size))
 
 
 def _outer(axes: TileAxes, blocked: str | None) -> list[str]:
@@ -62,7 +82,7 @@ def _outer(axes: TileAxes, blocked: str | None) -> list[str]:
 
 
 def _operations(stage: Stage) -> set[str]:
-    return {e.op for e in walk(stage.body) if isinstance(e, Apply)}
+    return {e.op for result in stage.results for e in walk(result.body) if isinstance(e, Apply)}
 
 
 def _enough(axes: TileAxes, threads: int) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Reorder, Split, Step
 from compiler.schedule.winograd import find_convolution, winograd
+from compiler.space.register_tile import RegisterTile
+from compiler.space.space import Value
 from compiler.space.structure import tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -54,7 +56,11 @@ class WinogradPhases:
         """The batch of matrix products, which the register tile computes."""
         return self._by_name["product_sum"], self._by_name["product"]
 
-    def before(self) -> list[Step]:
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """Both transforms, and the tile of the products between them."""
+        return [*self._before(), *tile.steps(values), *self._after()]
+
+    def _before(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""
         lanes = tile_axes(self.workload, self._by_name["data"], self._target).lanes
         channel = self._found.channel.name
@@ -71,7 +77,7 @@ class WinogradPhases:
             *_share("data", outer[:-1]),
         ]
 
-    def after(self) -> list[Step]:
+    def _after(self) -> list[Step]:
         """The outputs' transform and the map after it: a tile of outputs at a time, output channels in the lanes."""
         store = self.workload.stages[-1]
         lanes = tile_axes(self.workload, store, self._target).lanes

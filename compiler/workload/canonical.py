@@ -1,8 +1,8 @@
 """Canonical form: Subgraphs that do the same work get equal Workloads, whatever model they came from.
 
-In this order: axes of extent 1 go, guards and indices are simplified, axes that are read by quotient are split in two,
-arguments of commutative operations are sorted, reduction axes follow the order in memory, neighbouring axes are merged,
-axes, lookups and buffers are renamed.
+In this order: axes of extent 1 go, guards and indices are simplified, axes that are read by quotient or block by block
+are split in two, arguments of commutative operations are sorted, reduction axes follow the order in memory,
+neighbouring axes are merged, results of a stage are sorted, axes, lookups and buffers are renamed.
 
     out[0, a2, a3, a1] = sum(i0, i1, i2) w[a1, i0, 0, 0] * x[0, a2, a3, i0]         a2, a3 < 56
     →  t0[0, s0, s1] = sum(r0) x0[0, s0, r0] * c0[s1, r0, 0, 0]                     s0 < 3136
@@ -25,19 +25,24 @@ from compiler.scalar import (
     Guard,
     Load,
     Pick,
+    expr_text,
+    loads,
     map_indices,
     rename_buffers,
     rename_lookups,
     rewrite,
     substitute,
+    walk,
 )
 from compiler.symbol import Axis, axis
 from compiler.workload.generalise import generalise, sample_values
-from compiler.workload.ir import Operand, Stage, Workload, stage_loads
+from compiler.workload.ir import Operand, Result, Stage, Workload, stage_loads
 from compiler.workload.merge_axes import merge_axes
 from compiler.workload.name_symbols import name_symbols
+from compiler.workload.scale_last import scale_last
 from compiler.workload.specialise import specialise
 from compiler.workload.split_axes import split_axes
+from compiler.workload.split_blocks import split_blocks
 
 _COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
 
@@ -69,11 +74,12 @@ def canonicalise(workload: Workload) -> Canonical:
 
 def _canonical(workload: Workload) -> Canonical:
     workload = _with_stages(workload, [_simplify(drop_unit_axes(s)) for s in workload.stages])
-    workload = split_axes(workload)
+    workload = split_axes(split_blocks(scale_last(workload)))
     ranks = _argument_ranks(workload)
     workload = _with_stages(workload, [_sort_arguments(s, ranks) for s in workload.stages])
     workload = _with_stages(workload, [_order_reduction(s, workload) for s in workload.stages])
-    workload = _rename_lookups(_rename_axes(merge_axes(workload)))
+    workload = _rename_axes(merge_axes(workload))
+    workload = _rename_lookups(_with_stages(workload, [_order_results(s) for s in workload.stages]))
     return _rename_buffers(workload)
 
 
@@ -82,14 +88,10 @@ def drop_unit_axes(stage: Stage) -> Stage:
     unit = {name: ZERO for name, size in stage.ranges.items() if size == 1}
     axes = tuple(a for a in stage.axes if a.name not in unit) or stage.axes[-1:] or (axis("unit", 1),)
     reduce_axes = tuple(a for a in stage.reduce_axes if a.name not in unit)
-    return replace(
-        stage,
-        axes=axes,
-        reduce_axes=reduce_axes,
-        reducer=stage.reducer if reduce_axes else None,
-        body=substitute(stage.body, unit),
-        target_indices=tuple(i.substitute(unit) for i in stage.target_indices),
+    without = replace(
+        stage, axes=axes, reduce_axes=reduce_axes, reducer=stage.reducer if reduce_axes else None
     )
+    return _substituted(without, unit)
 
 
 def _simplify(stage: Stage) -> Stage:
@@ -103,8 +105,7 @@ def _simplify(stage: Stage) -> Stage:
             return None
         return Guard(needed, e.inside, e.outside) if needed else e.inside
 
-    body = rewrite(map_indices(stage.body, lambda i: i.simplify(ranges)), rule)
-    return replace(stage, body=body)
+    return stage.rewritten(lambda body: rewrite(map_indices(body, lambda i: i.simplify(ranges)), rule))
 
 
 def _always(bound: Bound, ranges: Mapping[str, int]) -> bool:
@@ -135,7 +136,17 @@ def _sort_arguments(stage: Stage, ranks: Mapping[str, int]) -> Stage:
         ordered = tuple(sorted(e.args, key=rank))
         return None if ordered == e.args else Apply(e.op, ordered)
 
-    return replace(stage, body=rewrite(stage.body, rule))
+    return stage.rewritten(lambda body: rewrite(body, rule))
+
+
+def _order_results(stage: Stage) -> Stage:
+    """Results by size, then by the text of their bodies without the names of buffers; equal ones keep their order."""
+
+    def key(result: Result) -> tuple[int, str]:
+        names = {load.buffer: "" for load in loads(result.body)}
+        return sum(1 for _ in walk(result.body)), expr_text(rename_buffers(result.body, names))
+
+    return stage.with_results(tuple(sorted(stage.results, key=key)))
 
 
 def _order_reduction(stage: Stage, workload: Workload) -> Stage:
@@ -164,18 +175,25 @@ def _rename_axes(workload: Workload) -> Workload:
 
 def _rename_stage_axes(stage: Stage, bindings: Mapping[str, Index], names: Mapping[str, str]) -> Stage:
     return replace(
-        stage,
+        _substituted(stage, bindings),
         axes=tuple(Axis(names[a.name], a.extent) for a in stage.axes),
         reduce_axes=tuple(Axis(names[a.name], a.extent) for a in stage.reduce_axes),
-        body=substitute(stage.body, bindings),
-        target_indices=tuple(i.substitute(bindings) for i in stage.target_indices),
+    )
+
+
+def _substituted(stage: Stage, bindings: Mapping[str, Index]) -> Stage:
+    return stage.rewritten(
+        lambda body: substitute(body, bindings),
+        lambda _, indices: tuple(i.substitute(bindings) for i in indices),
     )
 
 
 def _rename_lookups(workload: Workload) -> Workload:
     """v0, v1, ... in order, also where one lookup was inlined twice."""
     names = (f"v{i}" for i in count())
-    return _with_stages(workload, [replace(s, body=rename_lookups(s.body, names)) for s in workload.stages])
+    return _with_stages(
+        workload, [s.rewritten(lambda body: rename_lookups(body, names)) for s in workload.stages]
+    )
 
 
 def _rename_buffers(workload: Workload) -> Canonical:
@@ -184,21 +202,24 @@ def _rename_buffers(workload: Workload) -> Canonical:
     operands = [by_name[n] for n in read if by_name[n] in workload.operands]
     inputs = [o for o in operands if not o.constant]
     constants = [o for o in operands if o.constant]
-    groups = (("x", inputs), ("c", constants), ("t", workload.temporaries), ("y", workload.outputs))
+    written = [result.target for stage in workload.stages for result in stage.results]
+    outputs = sorted(workload.outputs, key=lambda o: written.index(o.name))
+    groups = (("x", inputs), ("c", constants), ("t", workload.temporaries), ("y", outputs))
     names = {o.name: f"{prefix}{i}" for prefix, group in groups for i, o in enumerate(group)}
 
     def renamed(group: tuple[Operand, ...] | list[Operand]) -> tuple[Operand, ...]:
         return tuple(replace(o, name=names[o.name]) for o in group)
 
-    stages = tuple(
-        replace(s, body=rename_buffers(s.body, names), target=names[s.target]) for s in workload.stages
-    )
+    def renamed_stage(stage: Stage) -> Stage:
+        results = (Result(rename_buffers(r.body, names), names[r.target], r.indices) for r in stage.results)
+        return stage.with_results(tuple(results))
+
     canonical = replace(
         workload,
         operands=renamed([*inputs, *constants]),
         temporaries=renamed(workload.temporaries),
-        outputs=renamed(workload.outputs),
-        stages=stages,
+        outputs=renamed(outputs),
+        stages=tuple(renamed_stage(s) for s in workload.stages),
     )
     return Canonical(canonical, {new: old for old, new in names.items()})
 

@@ -65,11 +65,17 @@ def member_compute(member: FusedNodes) -> Compute:
     return (member.anchor or member.last).compute
 
 
-def epilogue_body(member: FusedNodes) -> Expr:
-    """What a member stores, in terms of the axes of its reduction."""
-    compute = member_compute(member)
-    pairs = zip(member.last.compute.axes, compute.axes, strict=True)
-    return substitute(member.body, {a.name: Index.of(b.name) for a, b in pairs})
+def map_axes(member: FusedNodes) -> tuple[Axis, ...]:
+    """Axes of a member's last node, named like those of its reduction wherever their extents are the same."""
+    pairs = zip(member.last.compute.axes, member_compute(member).axes, strict=True)
+    return tuple(b if a.extent == b.extent else Axis(f"{b.name}'", a.extent) for a, b in pairs)
+
+
+def map_bodies(member: FusedNodes) -> dict[str, Expr]:
+    """What a member stores by the names of the values, in terms of its map's axes."""
+    pairs = zip(member.last.compute.axes, map_axes(member), strict=True)
+    names = {a.name: Index.of(b.name) for a, b in pairs}
+    return {output.node.output: substitute(output.body, names) for output in member.outputs}
 
 
 def _grown(
@@ -77,7 +83,7 @@ def _grown(
 ) -> tuple[Chain, set[int]]:
     """The longest chain that ends in a group, and its members' places."""
     own = [end]
-    chain = Chain((groups[end],), (_own_names(groups[end]),))
+    chain = single(groups[end])
     grown = groups[end].last.compute.kind is not ComputeKind.MOVEMENT
     while grown and len(own) < MOST_MEMBERS:
         grown = False
@@ -92,9 +98,10 @@ def _grown(
     return chain, set(own)
 
 
-def _own_names(member: FusedNodes) -> Mapping[str, str]:
+def single(member: FusedNodes) -> Chain:
+    """A chain of one group."""
     compute = member_compute(member)
-    return {a.name: a.name for a in (*compute.axes, *compute.reduce_axes)}
+    return Chain((member,), ({a.name: a.name for a in (*compute.axes, *compute.reduce_axes)},))
 
 
 def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
@@ -120,6 +127,17 @@ def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
     return Chain(tuple(members), axes.names())
 
 
+def aligned(members: tuple[FusedNodes, ...]) -> Chain | None:
+    """Members that read each other at their own places, whatever else they do; None where one reads elsewhere."""
+    axes = _Axes(members)
+    inside = {m.last.output: i for i, m in enumerate(members)}
+    for i, member in enumerate(members):
+        for load in _member_loads(member):
+            if load.buffer in inside and not axes.join_read(i, load, inside[load.buffer]):
+                return None
+    return Chain(members, axes.names()) if axes.distinct() else None
+
+
 def _reads_once(graph: Graph, compute: Compute) -> bool:
     """Whether a reduction takes each element of its largest input (constants apart) at most once."""
     types, points = graph.types(), prod(compute.ranges.values())
@@ -132,7 +150,8 @@ def _member_loads(member: FusedNodes) -> Iterator[Load]:
     if member.anchor is not None:
         yield from loads(member.anchor.compute.body)
     own = member.anchor.output if member.anchor is not None else None
-    yield from (load for load in loads(epilogue_body(member)) if load.buffer != own)
+    for body in map_bodies(member).values():
+        yield from (load for load in loads(body) if load.buffer != own)
 
 
 def _share_rows(members: Sequence[FusedNodes], axes: _Axes) -> bool:

@@ -3,8 +3,9 @@
     anchor → map → map        an anchor (a node with a reducer) takes the maps that follow it element by element
     map → map, movement → map no anchor: everything is inlined into one expression
 
-A value inside a Subgraph has one reader and is no output of the model, so that nothing but the last value leaves, and
-running all of it at the place of its last node is always possible.
+Here a value inside a Subgraph has one reader and is no output of the model, so that nothing but the last value leaves,
+and running all of it at the place of its last node is always possible. What may leave besides, and what has several
+readers in the same Subgraph, is decided afterwards (compiler/workload/siblings.py).
 """
 
 from __future__ import annotations
@@ -21,8 +22,16 @@ LARGEST_BODY = 256
 
 
 @dataclass(frozen=True, slots=True)
+class FusedOutput:
+    """A value that a group stores besides that of its last node: an element, over the last node's axes."""
+
+    node: Node
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class FusedNodes:
-    """Nodes that run together; the last one's output is what they store.
+    """Nodes that run together; the last one's output, and `also` those of others, are what they store.
 
     Attributes:
         anchor: the one node with a reducer; None where all are maps.
@@ -33,11 +42,17 @@ class FusedNodes:
     nodes: tuple[Node, ...]
     anchor: Node | None
     body: Expr
+    also: tuple[FusedOutput, ...] = ()
 
     @property
     def last(self) -> Node:
         """The node whose output is stored."""
         return self.nodes[-1]
+
+    @property
+    def outputs(self) -> tuple[FusedOutput, ...]:
+        """All that is stored, the last node's output at the end."""
+        return (*self.also, FusedOutput(self.last, self.body))
 
 
 def fuse(graph: Graph) -> tuple[FusedNodes, ...]:

@@ -12,7 +12,7 @@ def index_extents(workload: Workload) -> dict[str, int]:
     integers = {operand.name for operand in workload.operands if operand.dtype.is_integer}
     found: dict[str, int] = {}
     for stage in workload.stages:
-        for e in walk(stage.body):
+        for e in (e for result in stage.results for e in walk(result.body)):
             if not isinstance(e, Lookup):
                 continue
             for load in loads(e.value):

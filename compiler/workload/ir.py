@@ -2,20 +2,21 @@
 
     workload ::= Workload(operands, stages, outputs, symbols)   symbols: those of its extents, n0, n1, ...
     operand  ::= Operand(name, shape, dtype, constant, bound)      shape: extents in memory, halo included
-    stage    ::= Stage(name, axes, reduce_axes, reducer, body, target, target_indices, dtype)
+    stage    ::= Stage(name, axes, reduce_axes, reducer, body, target, target_indices, dtype, also)
+    result   ::= Result(body, target, indices)           what a map stores besides, at each point
 
 A Stage stores `target[target_indices] = reducer over reduce_axes of body`. Stages are in topological order; a stage's
-target is an intermediate buffer (read by later stages) or an output. Axis and operand names are canonical, layouts are
-part of the index expressions, so two Subgraphs that do the same work have equal Workloads and one digest, on any
-platform.
+target is an intermediate buffer (read by later stages) or an output. A map may store several results in one pass. Axis
+and operand names are canonical, layouts are part of the index expressions, so two Subgraphs that do the same work have
+equal Workloads and one digest, on any platform.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,10 +75,20 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """`target[indices] = body`, for all axes of the Stage that it belongs to."""
+
+    body: Expr
+    target: str
+    indices: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """`target[target_indices] = reducer over reduce_axes of body` for all axes; `reducer` None for a map.
 
-    `dtype` is the type in which it computes and accumulates; operands and target have their own.
+    `dtype` is the type in which it computes and accumulates; operands and target have their own. `also`: further
+    results of a map over the same axes; none of them reads what another stores.
     """
 
     name: str
@@ -88,6 +99,33 @@ class Stage:
     target: str
     target_indices: tuple[Index, ...]
     dtype: DType = DType.F32
+    also: tuple[Result, ...] = ()
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All that it stores, in canonical order."""
+        return (Result(self.body, self.target, self.target_indices), *self.also)
+
+    def with_results(self, results: tuple[Result, ...]) -> Stage:
+        """The stage with others in their place."""
+        first, *rest = results
+        return replace(
+            self, body=first.body, target=first.target, target_indices=first.indices, also=tuple(rest)
+        )
+
+    def rewritten(
+        self,
+        body: Callable[[Expr], Expr],
+        indices: Callable[[str, tuple[Index, ...]], tuple[Index, ...]] = lambda target, indices: indices,
+    ) -> Stage:
+        """The stage with a function applied to the body of each result, and one to the indices of its target."""
+        changed = (Result(body(r.body), r.target, indices(r.target, r.indices)) for r in self.results)
+        return self.with_results(tuple(changed))
+
+    @property
+    def apart(self) -> tuple[Stage, ...]:
+        """A Stage for each result, as if nothing were shared."""
+        return tuple(self.with_results((result,)) for result in self.results) if self.also else (self,)
 
     @property
     def ranges(self) -> dict[str, int]:
@@ -105,8 +143,8 @@ class Stage:
     @property
     def operations(self) -> int:
         """Arithmetic operations: those of the body and one for the combination, per iteration."""
-        arithmetic = sum(isinstance(e, Apply) for e in walk(self.body)) + (self.reducer is not None)
-        return arithmetic * self.points
+        arithmetic = sum(isinstance(e, Apply) for result in self.results for e in walk(result.body))
+        return (arithmetic + (self.reducer is not None)) * self.points
 
 
 @dataclass(frozen=True)
@@ -189,6 +227,7 @@ def _operand_from_json(data: Any) -> Operand:
 
 
 def _stage_json(stage: Stage) -> dict[str, Any]:
+    also = [[expr_json(r.body), r.target, [index_json(i) for i in r.indices]] for r in stage.also]
     return {
         "name": stage.name,
         "axes": [[a.name, index_json(a.extent)] for a in stage.axes],
@@ -198,6 +237,7 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
         "target": stage.target,
         "indices": [index_json(i) for i in stage.target_indices],
         "dtype": stage.dtype.value,
+        **({"also": also} if also else {}),
     }
 
 
@@ -211,9 +251,15 @@ def _stage_from_json(data: Any) -> Stage:
         target=str(data["target"]),
         target_indices=tuple(index_from_json(i) for i in data["indices"]),
         dtype=DType(data["dtype"]),
+        also=tuple(_result_from_json(r) for r in data.get("also", ())),
     )
 
 
+def _result_from_json(data: Any) -> Result:
+    body, target, indices = data
+    return Result(expr_from_json(body), str(target), tuple(index_from_json(i) for i in indices))
+
+
 def stage_loads(stage: Stage) -> tuple[Load, ...]:
-    """All loads of the body, in order of appearance."""
-    return tuple(e for e in walk(stage.body) if isinstance(e, Load))
+    """All loads of the results, in order of appearance."""
+    return tuple(e for result in stage.results for e in walk(result.body) if isinstance(e, Load))

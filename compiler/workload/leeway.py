@@ -65,7 +65,7 @@ def _pushed_stage(workload: Workload, stage: Stage, sign: float) -> Stage:
             case _:
                 return None
 
-    return replace(stage, body=rewrite(stage.body, rule))
+    return stage.rewritten(lambda body: rewrite(body, rule))
 
 
 def _moved(x: Expr, sign: float) -> Expr:

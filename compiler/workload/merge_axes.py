@@ -50,7 +50,7 @@ def _dimensions(workload: Workload, outer: str, inner: str) -> dict[str, int] | 
     for stage in workload.stages:
         if not _neighbours(stage, outer, inner) or _computes_with(stage, outer, inner):
             return None
-        accesses = [*stage_loads(stage), Load(stage.target, stage.target_indices)]
+        accesses = [*stage_loads(stage), *(Load(r.target, r.indices) for r in stage.results)]
         for access in accesses:
             if not any({outer, inner} & index.names() for index in access.indices):
                 untouched.add(access.buffer)
@@ -76,7 +76,8 @@ def _computes_with(stage: Stage, outer: str, inner: str) -> bool:
     """Whether a bound or a table of literals depends on one of them."""
     indices = [
         index
-        for e in walk(stage.body)
+        for result in stage.results
+        for e in walk(result.body)
         for index in (
             [b.index for b in e.bounds] if isinstance(e, Guard) else [e.index] if isinstance(e, Pick) else []
         )
@@ -120,19 +121,17 @@ def _reshape(operand: Operand, dim: int | None) -> Operand:
 
 
 def _merge_stage(stage: Stage, merge: _Merge) -> Stage:
-    def drop(indices: tuple[Index, ...], buffer: str) -> tuple[Index, ...]:
+    def drop(buffer: str, indices: tuple[Index, ...]) -> tuple[Index, ...]:
         dim = merge.dims.get(buffer)
         return indices if dim is None else (*indices[: dim + 1], *indices[dim + 2 :])
 
     def rule(e: Expr) -> Expr | None:
-        return Load(e.buffer, drop(e.indices, e.buffer)) if isinstance(e, Load) else None
+        return Load(e.buffer, drop(e.buffer, e.indices)) if isinstance(e, Load) else None
 
     return replace(
-        stage,
+        stage.rewritten(lambda body: rewrite(body, rule), drop),
         axes=_merge_pair(stage.axes, merge, stage.ranges),
         reduce_axes=_merge_pair(stage.reduce_axes, merge, stage.ranges),
-        body=rewrite(stage.body, rule),
-        target_indices=drop(stage.target_indices, stage.target),
     )
 
 

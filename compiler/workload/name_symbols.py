@@ -27,8 +27,8 @@ def _indices(workload: Workload) -> Iterator[Index]:
         yield from operand.shape
     for stage in workload.stages:
         yield from (axis.extent for axis in (*stage.axes, *stage.reduce_axes))
-        yield from stage.target_indices
-        for e in walk(stage.body):
+        yield from (index for result in stage.results for index in result.indices)
+        for e in (e for result in stage.results for e in walk(result.body)):
             match e:
                 case Load(_, indices):
                     yield from indices

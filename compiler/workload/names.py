@@ -32,12 +32,18 @@ def describe(workload: Workload) -> str:
         return _map_name(stage) + _dtype(stage)
     factors = product_factors(stage.body) if stage.reducer == "sum" else None
     head = _reduction_name(stage) if factors is None else _contraction_name(stage, factors, workload)
-    tail = [op for other in workload.stages if other is not stage for op in _operations(other.body)]
+    tail = [
+        op
+        for other in workload.stages
+        if other is not stage
+        for result in other.results
+        for op in _operations(result.body)
+    ]
     return head + (f" +{_join(tail)}" if tail else "") + _dtype(stage)
 
 
 def _map_name(stage: Stage) -> str:
-    operations = list(_operations(stage.body))
+    operations = [op for result in stage.results for op in _operations(result.body)]
     head = f"map {_join(operations)}" if operations else "copy"
     return f"{head} {_sizes(stage, stage.ranges)}"
 

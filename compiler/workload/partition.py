@@ -1,7 +1,8 @@
 """Partition: a Graph becomes a Program of Subgraphs with canonical Workloads.
 
 Copies are inserted where the model's interface needs another layout than the inside, layouts are assigned, nodes are
-fused into groups, groups that work along the same rows into chains, and each becomes a Workload.
+fused into groups, groups that work along the same rows into chains, groups that share what they read or store into one,
+and each becomes a Workload.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from compiler.passes import Pass, run_passes
 from compiler.workload.canonical import canonicalise
 from compiler.workload.chains import Chain, chains
 from compiler.workload.names import describe
+from compiler.workload.products import join_products
 from compiler.workload.program import Program, Subgraph
+from compiler.workload.siblings import merge_siblings
 from compiler.workload.stages import Storage, build_workload
 
 STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies())
@@ -40,7 +43,8 @@ def partition(graph: Graph) -> Program:
     interface = graph.types()
     graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
     storage = Storage(graph.types(), assign_layouts(graph), _bounds(graph))
-    subgraphs = tuple(_subgraph(chain, storage) for chain in chains(graph))
+    joined = merge_siblings(join_products(chains(graph), graph), graph, storage.layouts)
+    subgraphs = tuple(_subgraph(chain, storage) for chain in joined)
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}
     stored = dict.fromkeys([*graph.inputs, *(value for s in subgraphs for value in s.bindings.values())])
     stored_values = [value for value in stored if value not in graph.constants]

@@ -11,7 +11,7 @@ from compiler.workload.program import Program
 
 
 def workload_text(workload: Workload) -> str:
-    """A line for each buffer, then two for each stage."""
+    """A line for each buffer, then one for each stage and each of its results."""
     groups = (
         ("operand", workload.operands),
         ("temporary", workload.temporaries),
@@ -50,8 +50,10 @@ def _stage(stage: Stage) -> list[str]:
     head = f"{stage.name}: for {_axes(stage.axes)}"
     if stage.reducer is not None:
         head += f", {stage.reducer} over {_axes(stage.reduce_axes)}"
-    place = ", ".join(map(str, stage.target_indices))
-    return [f"{head} in {stage.dtype.value}", f"    {stage.target}[{place}] = {expr_text(stage.body)}"]
+    stored = [
+        f"    {r.target}[{', '.join(map(str, r.indices))}] = {expr_text(r.body)}" for r in stage.results
+    ]
+    return [f"{head} in {stage.dtype.value}", *stored]
 
 
 def _axes(axes: tuple[Axis, ...]) -> str:

@@ -57,10 +57,8 @@ def _stage(stage: Stage, bindings: Mapping[str, Index]) -> Stage:
     def axes(group: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(Axis(a.name, a.extent.substitute(bindings)) for a in group)
 
-    return replace(
-        stage,
-        axes=axes(stage.axes),
-        reduce_axes=axes(stage.reduce_axes),
-        body=substitute(stage.body, bindings),
-        target_indices=tuple(i.substitute(bindings) for i in stage.target_indices),
+    made = stage.rewritten(
+        lambda body: substitute(body, bindings),
+        lambda _, indices: tuple(i.substitute(bindings) for i in indices),
     )
+    return replace(made, axes=axes(stage.axes), reduce_axes=axes(stage.reduce_axes))

@@ -27,7 +27,7 @@ def split_axes(workload: Workload) -> Workload:
 
 
 def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
-    """Axes with a quotient or remainder by a divisor of their extent, where every temporary has them plain."""
+    """Axes with a quotient or remainder by a divisor of their extent, plain in every temporary, reduced by no stage."""
     for stage in workload.stages:
         sizes = {a.name: a.size for a in stage.axes}
         for index in _indices(stage):
@@ -40,7 +40,7 @@ def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
 
 
 def _indices(stage: Stage) -> Iterator[Index]:
-    for e in walk(stage.body):
+    for e in (e for result in stage.results for e in walk(result.body)):
         if isinstance(e, Load):
             yield from e.indices
         elif isinstance(e, Guard):
@@ -50,7 +50,9 @@ def _indices(stage: Stage) -> Iterator[Index]:
 def _plain(workload: Workload, name: str) -> bool:
     temporaries = {t.name for t in workload.temporaries}
     for stage in workload.stages:
-        for access in (*stage_loads(stage), Load(stage.target, stage.target_indices)):
+        if any(a.name == name for a in stage.reduce_axes):
+            return False
+        for access in (*stage_loads(stage), *(Load(r.target, r.indices) for r in stage.results)):
             if access.buffer in temporaries and any(
                 name in index.names() and index.name != name for index in access.indices
             ):
@@ -80,10 +82,16 @@ def _apply(workload: Workload, name: str, inner: int) -> Workload:
         for a in stage.axes:
             axes += [axis(outer_axis, a.size // inner), axis(inner_axis, inner)] if a.name == name else [a]
         ranges = {a.name: a.size for a in (*axes, *stage.reduce_axes)}
-        body = _simplified(substitute(rewrite(stage.body, rule), value), ranges)
-        target = split_access(stage.target, stage.target_indices)
-        moved = tuple(i.substitute(value).simplify(ranges) for i in target)
-        stages.append(replace(stage, axes=tuple(axes), body=body, target_indices=moved))
+
+        def moved(
+            buffer: str, indices: tuple[Index, ...], ranges: Mapping[str, int] = ranges
+        ) -> tuple[Index, ...]:
+            return tuple(i.substitute(value).simplify(ranges) for i in split_access(buffer, indices))
+
+        def split_body(body: Expr, ranges: Mapping[str, int] = ranges) -> Expr:
+            return _simplified(substitute(rewrite(body, rule), value), ranges)
+
+        stages.append(replace(stage.rewritten(split_body, moved), axes=tuple(axes)))
     shapes = {s.target: s.target_indices for s in workload.stages if s.target in temporaries}
     return replace(
         workload,

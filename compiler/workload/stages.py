@@ -9,18 +9,18 @@ constants are row-major.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.graph.halo import drop_guards
-from compiler.graph.ir import Compute, TensorType
+from compiler.graph.ir import TensorType
 from compiler.graph.layout import Layout
 from compiler.index import Index
 from compiler.scalar import Expr, Load, rewrite, substitute
 from compiler.symbol import Axis
-from compiler.workload.chains import Chain, epilogue_body, member_compute
+from compiler.workload.chains import Chain, map_axes, map_bodies
 from compiler.workload.fusion import FusedNodes
-from compiler.workload.ir import Operand, Stage, Workload, stage_loads
+from compiler.workload.ir import Operand, Result, Stage, Workload, stage_loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,11 @@ def _member_stages(
     member: FusedNodes, storage: Storage, number: str, *, last: bool
 ) -> tuple[list[Stage], list[Operand]]:
     """The stages of a group and the temporaries between them."""
-    body = epilogue_body(member)
     if member.anchor is None:
-        return [_map_stage(f"map{number}", member, body, storage)], []
+        return [_map_stage(f"map{number}", member, storage, _same)], []
     compute = member.anchor.compute
     layout = storage.layouts[member.last.output]
-    axes = _stored_axes(compute, layout)
+    axes = _stored_axes(compute.axes, layout)
     place = tuple(Index.of(a.name) for a in axes)
     anchor = Stage(
         name=f"anchor{number}",
@@ -98,35 +97,40 @@ def _member_stages(
         logical = tuple(Index.of(a.name) for a in compute.axes)
         return [replace(anchor, target=member.last.output, target_indices=layout.indices(logical))], []
     temporary = Operand(anchor.target, tuple(a.extent for a in axes), compute.dtype)
-    loaded = _load_temporary(body, member.anchor.output, temporary.name, place)
-    return [anchor, _map_stage(f"epilogue{number}", member, loaded, storage)], [temporary]
+    load = _load_temporary(member.anchor.output, temporary.name, layout)
+    return [anchor, _map_stage(f"epilogue{number}", member, storage, load)], [temporary]
 
 
 def _rename_axes(stage: Stage, bindings: Mapping[str, Index], names: Mapping[str, str]) -> Stage:
     return replace(
-        stage,
-        axes=tuple(Axis(names[a.name], a.extent) for a in stage.axes),
-        reduce_axes=tuple(Axis(names[a.name], a.extent) for a in stage.reduce_axes),
-        body=substitute(stage.body, bindings),
-        target_indices=tuple(i.substitute(bindings) for i in stage.target_indices),
+        stage.rewritten(
+            lambda body: substitute(body, bindings),
+            lambda _, indices: tuple(i.substitute(bindings) for i in indices),
+        ),
+        axes=tuple(Axis(names.get(a.name, a.name), a.extent) for a in stage.axes),
+        reduce_axes=tuple(Axis(names.get(a.name, a.name), a.extent) for a in stage.reduce_axes),
     )
 
 
-def _map_stage(name: str, fused: FusedNodes, body: Expr, storage: Storage) -> Stage:
-    """A stage without reduction that stores the group's output; an epilogue has the axes of its anchor."""
-    compute = member_compute(fused)
-    value = fused.last.output
-    layout = storage.layouts[value]
-    logical = tuple(Index.of(a.name) for a in compute.axes)
+def _map_stage(name: str, fused: FusedNodes, storage: Storage, finish: Callable[[Expr], Expr]) -> Stage:
+    """A stage without reduction that stores the group's outputs; an epilogue shares axes with its anchor by name."""
+    axes = map_axes(fused)
+    ranges = {a.name: a.size for a in axes}
+    logical = tuple(Index.of(a.name) for a in axes)
+    first, *rest = (
+        Result(storage.lower(finish(body), ranges), value, storage.layouts[value].indices(logical))
+        for value, body in map_bodies(fused).items()
+    )
     return Stage(
         name=name,
-        axes=_stored_axes(compute, layout),
+        axes=_stored_axes(axes, storage.layouts[fused.last.output]),
         reduce_axes=(),
         reducer=None,
-        body=storage.lower(body, {a.name: a.size for a in compute.axes}),
-        target=value,
-        target_indices=layout.indices(logical),
+        body=first.body,
+        target=first.target,
+        target_indices=first.indices,
         dtype=fused.last.compute.dtype,
+        also=tuple(rest),
     )
 
 
@@ -136,15 +140,24 @@ def _workload(
     own = {operand.name for operand in temporaries}
     read = dict.fromkeys(load.buffer for stage in stages for load in stage_loads(stage))
     operands = tuple(storage.operand(value) for value in read if value not in own)
-    return Workload(operands, temporaries, (storage.operand(fused.last.output),), stages)
+    outputs = tuple(storage.operand(output.node.output) for output in fused.outputs)
+    return Workload(operands, temporaries, outputs, stages)
 
 
-def _stored_axes(compute: Compute, layout: Layout) -> tuple[Axis, ...]:
-    return tuple(compute.axes[d] for d in layout.order)
+def _stored_axes(axes: tuple[Axis, ...], layout: Layout) -> tuple[Axis, ...]:
+    return tuple(axes[d] for d in layout.order)
 
 
-def _load_temporary(body: Expr, value: str, temporary: str, place: tuple[Index, ...]) -> Expr:
+def _load_temporary(value: str, temporary: str, layout: Layout) -> Callable[[Expr], Expr]:
+    """Replaces loads of the anchor's value by loads of the temporary, whose dimensions are in the layout's order."""
+
     def rule(e: Expr) -> Expr | None:
-        return Load(temporary, place) if isinstance(e, Load) and e.buffer == value else None
+        if not isinstance(e, Load) or e.buffer != value:
+            return None
+        return Load(temporary, tuple(e.indices[d] for d in layout.order))
 
-    return rewrite(body, rule)
+    return lambda body: rewrite(body, rule)
+
+
+def _same(body: Expr) -> Expr:
+    return body

@@ -35,9 +35,12 @@ def _verify_static(workload: Workload) -> None:
     for stage in workload.stages:
         read = {load.buffer for load in stage_loads(stage)}
         _require(read <= ready, f"stage {stage.name} reads {sorted(read - ready)} before it is written")
-        _require(stage.target in buffers and stage.target not in ready, f"{stage.target} is stored twice")
-        _verify_stage(stage, buffers)
-        ready.add(stage.target)
+        for single in stage.apart:
+            _require(
+                single.target in buffers and single.target not in ready, f"{single.target} is stored twice"
+            )
+            _verify_stage(single, buffers)
+            ready.add(single.target)
     _require(ready == buffers.keys(), f"nothing stores {sorted(buffers.keys() - ready)}")
 
 
@@ -81,6 +84,7 @@ def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:
     _require(bool(stage.axes), f"{where} has no axis")
     _require(len(ranges) == len(stage.axes) + len(stage.reduce_axes), f"{where} has two axes of one name")
     _require((stage.reducer is None) == (not stage.reduce_axes), f"{where} reduces over nothing")
+    _require(stage.reducer is None or not stage.also, f"{where} reduces, but stores several results")
     _require(stage.reducer is None or stage.reducer in REDUCERS, f"{where} has reducer {stage.reducer}")
     spatial = {a.name: a.size for a in stage.axes}
     _verify_access(Load(stage.target, stage.target_indices), buffers, spatial, (), where)

@@ -71,7 +71,7 @@ def stored_error(workload: Workload, got: Arrays, expected: Arrays) -> float:
     worst = 0.0
     for output in workload.outputs:
         stored = np.zeros(output.sizes, bool)
-        for stage in workload.stages:
+        for stage in (single for whole in workload.stages for single in whole.apart):
             if stage.target == output.name:
                 places = np.broadcast_arrays(
                     *index_arrays(stage.target_indices, {a.name: a.size for a in stage.axes})

@@ -28,8 +28,8 @@ def batched(workload: Workload) -> Workload:
         return Load(e.buffer, (batch, *e.indices))
 
     def stage(old: Stage) -> Stage:
-        axes, place = (Axis("b", n), *old.axes), (batch, *old.target_indices)
-        return replace(old, axes=axes, body=rewrite(old.body, rule), target_indices=place)
+        made = old.rewritten(lambda body: rewrite(body, rule), lambda _, indices: (batch, *indices))
+        return replace(made, axes=(Axis("b", n), *old.axes))
 
     return Workload(
         tuple(map(grown, workload.operands)),

@@ -11,7 +11,7 @@ from compiler.dtype import DType
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply, rewrite
 from compiler.symbol import Axis, axis
-from compiler.workload.ir import Operand, Stage, Workload
+from compiler.workload.ir import Operand, Result, Stage, Workload
 
 
 def at(*names: str | int | Index) -> tuple[Index, ...]:
@@ -89,6 +89,21 @@ def matmul(m: int, n: int, k: int, *, constant: bool = True) -> Workload:
     return anchored((m, n), (k,), "sum", body, (operand("x0", m, k), right))
 
 
+def product(batch: int, m: int, n: int, k: int, *, turned: str = "") -> Workload:
+    """A batch of products of two inputs; `turned`: which of the operands x0 and x1 are stored transposed."""
+    left, right = (
+        ("r0", "s1") if "x0" in turned else ("s1", "r0"),
+        ("s2", "r0") if "x1" in turned else ("r0", "s2"),
+    )
+    sizes = {"s1": m, "s2": n, "r0": k}
+    body = apply("mul", Load("x0", at("s0", *left)), Load("x1", at("s0", *right)))
+    operands = (
+        operand("x0", batch, *(sizes[name] for name in left)),
+        operand("x1", batch, *(sizes[name] for name in right)),
+    )
+    return anchored((batch, m, n), (k,), "sum", body, operands)
+
+
 def max_pool(size: int, channels: int) -> Workload:
     """3x3, stride 2, padding 1 by a guard."""
     row, column = Index.of("s0") * 2 + "r0" - 1, Index.of("s1") * 2 + "r1" - 1
@@ -110,6 +125,40 @@ def mean(points: int, channels: int) -> Workload:
 def row_sum(rows: int, columns: int) -> Workload:
     """A reduction along the contiguous dimension."""
     return anchored((rows,), (columns,), "sum", Load("x0", at("s0", "r0")), (operand("x0", rows, columns),))
+
+
+def lstm_cell(batch: int, hidden: int, inputs: int) -> Workload:
+    """One contraction with the gates i, o, f, c as blocks; cell state y0 and hidden state y1 in one pass."""
+    b, g, j, k = axis("s0", batch), axis("s1", 4), axis("s2", hidden), axis("r0", inputs)
+    weights = Load("c0", (Index.of("s1") * hidden + "s2", Index.of("r0")))
+    product = apply("mul", Load("x0", at("s0", "r0")), weights)
+    anchor = Stage("anchor", (b, g, j), (k,), "sum", product, "t0", at("s0", "s1", "s2"))
+
+    def gate(op: str, block: int) -> Expr:
+        bias = Load("c1", (Index.of("s2") + block * hidden,))
+        return apply(op, apply("add", Load("t0", at("s0", block, "s2")), bias))
+
+    here = at("s0", "s2")
+    kept = apply("mul", gate("sigmoid", 2), Load("x1", here))
+    state = apply("add", kept, apply("mul", gate("sigmoid", 0), gate("tanh", 3)))
+    output = Result(apply("mul", gate("sigmoid", 1), apply("tanh", state)), "y1", here)
+    epilogue = Stage("epilogue", (b, j), (), None, state, "y0", here, also=(output,))
+    operands = (
+        operand("x0", batch, inputs),
+        operand("x1", batch, hidden),
+        operand("c0", 4 * hidden, inputs, constant=True),
+        operand("c1", 4 * hidden, constant=True),
+    )
+    outputs = operand("y0", batch, hidden), operand("y1", batch, hidden)
+    return Workload(operands, (operand("t0", batch, 4, hidden),), outputs, (anchor, epilogue))
+
+
+def with_second_output(workload: Workload, finish: Callable[[Expr], Expr]) -> Workload:
+    """A Workload that stores a function of its output as well."""
+    *stages, last = workload.stages
+    also = Result(finish(last.body), "y1", last.target_indices)
+    outputs = (*workload.outputs, replace(workload.outputs[0], name="y1"))
+    return replace(workload, outputs=outputs, stages=(*stages, replace(last, also=(also,))))
 
 
 def mapped(body: Expr, sizes: tuple[int, ...], operands: tuple[Operand, ...]) -> Workload:
@@ -291,6 +340,7 @@ KINDS: dict[str, Workload] = {
     "matmul": matmul(13, 53, 37),
     "matmul_dynamic": matmul(9, 33, 21, constant=False),
     "matrix_vector": matmul(1, 70, 29),
+    "product_of_turned": product(2, 9, 21, 12, turned="x0 x1"),
     "max_pool": max_pool(11, 19),
     "mean": mean(49, 45),
     "row_sum": row_sum(11, 37),
@@ -299,6 +349,9 @@ KINDS: dict[str, Workload] = {
     "instance_norm": instance_norm(2, 9, 45),
     "centred": centred(77),
     "add_relu": add_relu(7, 45),
+    "lstm_cell": lstm_cell(5, 21, 13),
+    "matmul_twice": with_second_output(matmul(13, 53, 37), lambda value: apply("tanh", value)),
+    "add_relu_twice": with_second_output(add_relu(7, 45), lambda value: apply("neg", value)),
     "transpose": transpose(10, 23),
     "gather_rows": gather_rows(31, 45, 9),
     "gather_elements": gather_elements(6, 21),

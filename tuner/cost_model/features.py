@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from compiler.loop.ir import LoopKind
 from compiler.schedule.primitives import apply_step, replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.state import ScheduledStage, State
-from compiler.schedule.steps import Algorithm
+from compiler.schedule.steps import Algorithm, Step
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
@@ -76,15 +77,15 @@ class NestFeatures:
     """A FeatureExtractor; keeps what the candidates of a Workload share."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[str, Algorithm | None], _Shared] = {}
+        self._shared: dict[tuple[str, tuple[Step, ...]], _Shared] = {}
 
     def __call__(self, task: Task, candidate: Candidate) -> NDArray[np.float64]:
         """Shape (len(FEATURE_NAMES),); raises ScheduleError where the Schedule is illegal."""
         steps = candidate.schedule.steps
-        rewrite = steps[0] if steps and isinstance(steps[0], Algorithm) else None
-        shared = self._shared_of(task.workload, rewrite)
+        rewrites = tuple(takewhile(lambda step: isinstance(step, Algorithm), steps))
+        shared = self._shared_of(task.workload, rewrites)
         state = shared.start
-        for step in steps[rewrite is not None :]:
+        for step in steps[len(rewrites) :]:
             state = apply_step(state, step)
         nest = view(state, state.stage(shared.anchor.name))
         values = (
@@ -97,10 +98,10 @@ class NestFeatures:
         )
         return np.array(values, dtype=np.float64)
 
-    def _shared_of(self, workload: Workload, rewrite: Algorithm | None) -> _Shared:
-        key = (workload.digest, rewrite)
+    def _shared_of(self, workload: Workload, rewrites: tuple[Step, ...]) -> _Shared:
+        key = (workload.digest, rewrites)
         if key not in self._shared:
-            start = replay(workload, Schedule(() if rewrite is None else (rewrite,)))
+            start = replay(workload, Schedule(rewrites))
             anchor = start.workload.anchor
             found = accesses(start.workload, anchor)
             self._shared[key] = _Shared(start, anchor, found, _work(start.workload, anchor))

@@ -98,7 +98,7 @@ class NestView:
 
 
 def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:
-    """The reads of a stage, then its write."""
+    """The reads of a stage, then its writes."""
     constants = {o.name for o in workload.operands if o.constant}
     moved_by = lookup_names(stage.body)
     found: dict[tuple[str, tuple[Index, ...]], Access] = {}
@@ -106,8 +106,10 @@ def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:
         kind: AccessClass = "constant" if load.buffer in constants else "input"
         key = (load.buffer, load.indices)
         found.setdefault(key, _access(kind, workload.buffers[load.buffer], stage, load.indices, moved_by))
-    output = _access("output", workload.buffers[stage.target], stage, stage.target_indices, moved_by)
-    return (*found.values(), output)
+    written = (
+        _access("output", workload.buffers[r.target], stage, r.indices, moved_by) for r in stage.results
+    )
+    return (*found.values(), *written)
 
 
 def view(state: State, stage: ScheduledStage) -> NestView:

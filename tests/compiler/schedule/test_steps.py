@@ -17,7 +17,7 @@ from compiler.schedule.state import initial_state
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
 from compiler.space.rules import build_space
 from compiler.target import PRESETS
-from tests.compiler.workloads import convolution, depthwise, matmul
+from tests.compiler.workloads import convolution, depthwise, lstm_cell, matmul
 
 Golden = Callable[[str, str], None]
 
@@ -45,9 +45,13 @@ def test_the_nest_after_every_step(golden: Golden) -> None:
     golden("\n".join(texts), "schedule/matmul_steps")
 
 
-@pytest.mark.parametrize("name", ["convolution", "depthwise"])
+@pytest.mark.parametrize("name", ["convolution", "depthwise", "lstm_cell"])
 def test_the_default_nest(name: str, golden: Golden) -> None:
-    workload = {"convolution": convolution(7, 8, 20, 3), "depthwise": depthwise(5, 12)}[name]
+    workload = {
+        "convolution": convolution(7, 8, 20, 3),
+        "depthwise": depthwise(5, 12),
+        "lstm_cell": lstm_cell(4, 20, 6),
+    }[name]
     space = build_space(workload, PRESETS["x86-64-v3"], 2)
     state = replay(workload, space.schedule(space.default))
     golden(print_nest(simplify(lower(state, name))), f"schedule/default_{name}")

@@ -7,10 +7,12 @@ import random
 import pytest
 
 from compiler.errors import ScheduleError
+from compiler.pipeline import build_nest
 from compiler.space.rules import build_space
 from compiler.space.space import number
 from compiler.target import PRESETS, native_target
-from tests.compiler.workloads import KINDS, convolution, matmul
+from compiler.workload.ir import Workload
+from tests.compiler.workloads import KINDS, convolution, lstm_cell, matmul, product
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,6 +68,30 @@ def test_an_illegal_assignment_is_refused() -> None:
     values = {**space.values(space.default), "rows": 14, "vectors": 4}
     with pytest.raises(ScheduleError, match="do not fit"):
         space.build(values)
+
+
+def test_an_activation_is_packed_where_lanes_would_be_gathered() -> None:
+    def chosen(workload: Workload) -> object:
+        space = build_space(workload, PRESETS["x86-64-v3"], 1)
+        return space.values(space.default)["algorithm"]
+
+    assert chosen(product(2, 32, 64, 24, turned="x1")) == "panels"
+    assert chosen(product(2, 4, 64, 24, turned="x1")) == "direct"
+    assert chosen(product(2, 32, 64, 24)) == "direct"
+
+
+def test_gates_of_many_rows_are_stored_block_by_block() -> None:
+    for rows, name in ((1, "direct"), (32, "apart")):
+        space = build_space(lstm_cell(rows, 64, 32), PRESETS["x86-64-v3"], 1)
+        assert space.values(space.default)["algorithm"] == name
+        schedules = [space.schedule(a) for a in (space.default, *space.starts)]
+        nests = [build_nest(lstm_cell(rows, 64, 32), schedule) for schedule in schedules]
+        assert {buffer.role for nest in nests for buffer in nest.buffers} == {
+            "input",
+            "constant",
+            "output",
+            None,
+        }
 
 
 def test_a_small_space_can_be_enumerated() -> None:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.inline_movement import InlineMovements
 from compiler.graph.ir import Graph
+from compiler.scalar import apply
 from compiler.workload.partition import partition
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, index, load, random_inputs
 
 SMALL = st.integers(0, 1)
 
@@ -36,6 +37,14 @@ def _transposition(draw: st.DrawFn, b: GraphBuilder, x: str) -> str:
     return b.transpose(x, *draw(st.sampled_from([(0, 1, 3, 2), (0, 2, 3, 1), (1, 0, 2, 3)])))
 
 
+def _gating(_: st.DrawFn, b: GraphBuilder, x: str) -> str:
+    """One half of the channels scales the other."""
+    n, channels, h, w = b.shapes[x]
+    product, half = b.conv(x, 2 * channels), channels
+    gate = load(product, "a0", index("a1") + half, "a2", "a3")
+    return b.node((n, half, h, w), apply("mul", load(product, "a0", "a1", "a2", "a3"), gate))
+
+
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     b = GraphBuilder()
@@ -48,8 +57,9 @@ def graphs(draw: st.DrawFn) -> Graph:
         "relu": lambda _, b, x: b.relu(x),
         "bias": lambda _, b, x: b.bias(x),
         "mean": lambda _, b, x: b.mean(x),
+        "gate": _gating,
     }
-    kinds = ["conv", "conv", "conv", "relu", "relu", "add", "add", "bias", "pool", "transpose", "mean"]
+    kinds = [*3 * ["conv"], *2 * ["relu"], *2 * ["add"], "bias", "pool", "transpose", "mean", "gate"]
     for _ in range(draw(st.integers(1, 9))):
         values = [v for v, shape in b.shapes.items() if v not in b.constants and min(shape[2:]) >= 1]
         recent = values[-1] if draw(st.integers(0, 2)) else draw(st.sampled_from(values))

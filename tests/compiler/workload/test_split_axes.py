@@ -13,8 +13,11 @@ from compiler.scalar import Load
 from compiler.target import PRESETS, native_target
 from compiler.workload.canonical import canonicalise
 from compiler.workload.ir import Workload, stage_loads
+from compiler.workload.partition import partition
 from compiler.workload.split_axes import split_axes
+from compiler.workload.verify import verify_program
 from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workload.graphs import GraphBuilder
 from tests.compiler.workloads import KINDS, grouped, mapped, operand, random_operands
 
 
@@ -56,3 +59,11 @@ def test_the_lanes_of_a_group_share_what_they_read() -> None:
     ir = emit_nest(build_nest(workload, default_schedule(workload, target, 1)), target)
     gathers = [line for line in ir.splitlines() if "insertelement" in line and ", i64 0" not in line]
     assert not gathers
+
+
+def test_an_axis_that_another_stage_reduces_stays_whole() -> None:
+    b = GraphBuilder()
+    grouped_map = b.conv(b.input("x", 1, 2, 1, 1), 4, groups=2)
+    program = partition(b.graph(b.conv(grouped_map, 1)))
+    verify_program(program)
+    assert len(program.subgraphs) == 1

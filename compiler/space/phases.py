@@ -1,0 +1,102 @@
+"""What surrounds a register tile where an algorithm needs several phases."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from compiler.loop.ir import LoopKind
+from compiler.schedule.apart import apart
+from compiler.schedule.panels import panels
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Reorder, Split, Step
+from compiler.space.register_tile import RegisterTile
+from compiler.space.space import Value, number
+from compiler.space.vector_map import map_steps
+from compiler.target import Target
+from compiler.workload.ir import Stage, Workload
+
+ROW_TILES = 4
+"""Tiles of rows that share a block."""
+
+
+class Phases(Protocol):
+    """The Workload that an algorithm makes, and the Steps of the phases before and after the register tile's."""
+
+    workload: Workload
+
+    @property
+    def product_stages(self) -> tuple[Stage, Stage]:
+        """The reduction that the register tile computes, and the map that stores it."""
+        ...
+
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """Steps of all phases, the register tile's among them."""
+        ...
+
+
+class PanelPhases:
+    """An activation is copied in panels, and then read by the reduction (compiler/schedule/panels.py)."""
+
+    def __init__(self, workload: Workload, along: str, lanes: int, target: Target, threads: int) -> None:
+        """Rewrite the Workload with panels of `lanes` elements along an axis of the reduction."""
+        place = [a.name for a in workload.stages[0].axes].index(along)
+        self.algorithm = Algorithm("panels", (0, place, lanes))
+        self.workload = panels(workload, self.algorithm.parameters)
+        self._target, self._threads = target, threads
+
+    @property
+    def product_stages(self) -> tuple[Stage, Stage]:
+        """The reduction over panels, and the map after it."""
+        return self.workload.stages[1], self.workload.stages[2]
+
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """The copy, a vector map, then the tile."""
+        copy = map_steps(self.workload, self.workload.stages[0], self._target, self._threads)
+        return [self.algorithm, *copy, *tile.steps(values)]
+
+
+class ApartPhases:
+    """The reduction is stored block by block, and then read by its map (compiler/schedule/apart.py).
+
+    A block is small enough for the first cache: all rows of it, as wide as the tile, of each place that the map reads.
+    """
+
+    def __init__(self, workload: Workload, threads: int) -> None:
+        """Rewrite the Workload."""
+        self.algorithm = Algorithm("apart", (0,))
+        self.workload = apart(workload, self.algorithm.parameters)
+        self._threads = threads
+
+    @property
+    def product_stages(self) -> tuple[Stage, Stage]:
+        """The reduction, and the stage that stores it."""
+        return self.workload.stages[0], self.workload.stages[1]
+
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """The map in blocks, and the tile inside each."""
+        store, last = tile.store.name, self.workload.stages[-1]
+        vector, lanes = tile.axes.vector.name, tile.lanes(values)
+        steps: list[Step] = [
+            self.algorithm,
+            Split(last.name, vector, number(values, "vectors") * lanes),
+            Split(last.name, f"{vector}.i", lanes),
+        ]
+        outer, inner = [f"{vector}.o"], [f"{vector}.i.o", f"{vector}.i.i"]
+        row = next((a for a in last.axes if a == tile.axes.row), None)
+        if row is not None:
+            block = min(ROW_TILES * number(values, "rows"), row.size)
+            steps.append(Split(last.name, row.name, block))
+            outer, inner = [*outer, f"{row.name}.o"], [f"{row.name}.i", *inner]
+        outer[1:1] = [a.name for a in last.axes if a.name != vector and a != row]
+        steps += [Reorder(last.name, (*outer, *inner)), ComputeAt(store, last.name, outer[-1])]
+        steps += tile.steps(values)
+        name = outer[0]
+        for following in outer[1:] if self._threads > 1 else ():
+            steps.append(Fuse(last.name, name, following))
+            name = f"{name}*{following}"
+        steps.append(Bind(last.name, name, LoopKind.PARALLEL))
+        unrolled = inner[-2]
+        return [
+            *steps,
+            Bind(last.name, unrolled, LoopKind.UNROLLED),
+            Bind(last.name, inner[-1], LoopKind.VECTOR),
+        ]

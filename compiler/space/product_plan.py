@@ -1,0 +1,213 @@
+"""The Steps of the rule for products: both register tiles, and everything between them a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compiler.loop.ir import LoopKind
+from compiler.schedule.apart import apart
+from compiler.schedule.panels import PACK, panels
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Reorder, RFactor, Split, Step
+from compiler.space.default_tile import default_values
+from compiler.space.product_structure import needed_products
+from compiler.space.register_tile import RegisterTile
+from compiler.space.space import Knob, Value, number
+from compiler.space.structure import tile_axes
+from compiler.space.vector_map import map_steps
+from compiler.target import Target
+from compiler.workload.ir import Stage, Workload
+
+BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
+ACCUMULATORS = (1, 2, 4)
+YES, NO = "yes", "no"
+
+
+class ProductPlan:
+    """Schedules of one Workload with a given choice of what is packed, and of where results between stages are kept.
+
+    `blocked`: blocks of rows in the cache; otherwise phases with scratch memory between them.
+    """
+
+    def __init__(
+        self, workload: Workload, target: Target, threads: int, *, packed: tuple[bool, bool], blocked: bool
+    ) -> None:
+        """Rewrite the Workload, and find its tiles."""
+        self.target, self.threads, self.blocked = target, threads, blocked
+        self.parts = needed_products(workload)
+        self.lanes = target.lanes(workload.outputs[0].dtype.size_bytes)
+        self._algorithms: list[Algorithm] = []
+        self._workload = workload
+        second = self.parts.second
+        if workload.stages[1].reducer is not None:
+            self._rewrite("apart", apart, (0,))
+            second += 1
+        if blocked:
+            self._rewrite("apart", apart, (second,))
+        for place, axis, wanted in ((second, self.parts.wide, packed[1]), (0, self.parts.column, packed[0])):
+            if wanted:
+                names = [a.name for a in self._workload.stages[place].axes]
+                self._rewrite("panels", panels, (place, names.index(axis.name), self.lanes))
+        self._packs = [s for s in self._workload.stages if s.name.startswith(PACK)]
+        self._stages = [s for s in self._workload.stages if s not in self._packs]
+        self._last = self._stages[-1]
+        self._tiles = (self._tile(0, whole=packed[0]), self._tile(second, whole=packed[1]))
+
+    def _rewrite(
+        self, name: str, rewrite: Callable[[Workload, tuple[int, ...]], Workload], parameters: tuple[int, ...]
+    ) -> None:
+        self._algorithms.append(Algorithm(name, parameters))
+        self._workload = rewrite(self._workload, parameters)
+
+    def _tile(self, place: int, *, whole: bool) -> RegisterTile:
+        anchor, store = self._stages[place : place + 2]
+        return RegisterTile(
+            self._workload, anchor, store, self.target, self.threads, whole=whole, inside=self.blocked
+        )
+
+    # --- knobs
+
+    def knobs(self) -> tuple[Knob, ...]:
+        """Block (rows at a time), accumulators, and those of each tile with its number behind the name."""
+        size = self.parts.row.size
+        blocks = {*(b for b in BLOCKS if b < size), *((size,) if size <= BLOCKS[-1] else ())}
+        found = [Knob("block", tuple(sorted(blocks))), Knob("accumulators", ACCUMULATORS)]
+        for which, tile in enumerate(self._tiles):
+            found += [Knob(f"{k.name}.{which}", k.choices) for k in tile.knobs()]
+        return tuple(found)
+
+    def legal(self, values: dict[str, Value]) -> bool:
+        """The tiles are legal; a block's rows are whole tiles, and what is kept of them fits the second cache."""
+        own = {knob.name: knob.choices for knob in self.knobs()}
+        if not all(values[name] in choices for name, choices in own.items()):
+            return False
+        if not all(tile.legal(_of(values, which)) for which, tile in enumerate(self._tiles)):
+            return False
+        return not self.blocked or self._block_fits(values)
+
+    def _block_fits(self, values: dict[str, Value]) -> bool:
+        block = number(values, "block")
+        if block * self._bytes_per_row() > self.target.l2_bytes // 2:
+            return False
+        tiles = [number(values, f"rows.{which}") for which in (0, 1)]
+        return block == self.parts.row.size or all(block % rows == 0 for rows in tiles)
+
+    def _bytes_per_row(self) -> int:
+        """What the maps keep per row."""
+        outer = {a.name for a in (self.parts.row, *self.parts.batch)}
+        total = 0
+        for stage in self._stages[:-1]:
+            size = stage.dtype.size_bytes if stage.reducer is None else 0
+            for a in stage.axes:
+                size *= -(-a.size // self.lanes) * self.lanes if a.name not in outer else 1
+            total += size
+        return total
+
+    def default(self) -> dict[str, Value]:
+        """The largest block that a quarter of the second cache holds, and the default of each tile."""
+        choices = [c for c in self.knobs()[0].choices if isinstance(c, int)]
+        kept = self._bytes_per_row()
+        block = max((b for b in choices if b * kept <= self.target.l2_bytes // 4), default=choices[0])
+        found: dict[str, Value] = {"block": block, "accumulators": 4}
+        for which, tile in enumerate(self._tiles):
+            usual = default_values(tile)
+            if self.blocked and self.parts.row.size != block:
+                most = number(usual, "rows")
+                usual["rows"] = max(r for r in range(1, most + 1) if block % r == 0)
+            found |= {f"{name}.{which}": value for name, value in usual.items()}
+        return found
+
+    # --- steps
+
+    def steps(self, values: dict[str, Value]) -> list[Step]:
+        """The whole Schedule."""
+        steps: list[Step] = list(self._algorithms)
+        for pack in self._packs:
+            steps += map_steps(self._workload, pack, self.target, self.threads)
+        loop, own = self._blocks(number(values, "block")) if self.blocked else (None, [])
+        steps += own
+        tiles = {tile.store.name: (tile, which) for which, tile in enumerate(self._tiles)}
+        anchors = {tile.anchor.name for tile in self._tiles}
+        for stage in reversed(self._stages):
+            if stage.name in tiles:
+                tile, which = tiles[stage.name]
+                steps += [*self._at(stage, loop), *tile.steps(_of(values, which))]
+            elif stage.name not in anchors and not (self.blocked and stage is self._last):
+                steps += self._between(stage, loop, number(values, "accumulators"))
+        return steps
+
+    def _at(self, stage: Stage, loop: str | None) -> list[Step]:
+        return [] if loop is None else [ComputeAt(stage.name, self._last.name, loop)]
+
+    def _blocks(self, rows: int) -> tuple[str, list[Step]]:
+        """The last stage in blocks of rows; the loop inside which everything else is computed."""
+        name, row, wide = self._last.name, self.parts.row.name, self.parts.wide.name
+        lanes = tile_axes(self._workload, self._last, self.target).lanes
+        outer = [*(a.name for a in self.parts.batch), f"{row}.o"]
+        inner = [f"{row}.i", f"{wide}.o", f"{wide}.i"]
+        steps: list[Step] = [
+            Split(name, row, rows),
+            Split(name, wide, lanes),
+            Reorder(name, (*outer, *inner)),
+        ]
+        loop, fused = _fused(name, outer)
+        return loop, [*steps, *fused, Bind(name, inner[-1], LoopKind.VECTOR)]
+
+    def _between(self, stage: Stage, loop: str | None, accumulators: int) -> list[Step]:
+        """A map or a reduction between the products, a row at a time."""
+        name, column = stage.name, self.parts.column.name
+        outer = [a.name for a in stage.axes if a.name != column]
+        if stage.reducer is not None:
+            return self._reduced(stage, outer, loop, accumulators)
+        steps, inner = self._at(stage, loop), []
+        if column in {a.name for a in stage.axes}:
+            # One long vector: the instructions of its parts take turns while each waits for the last.
+            inner = [f"{column}.o", f"{column}.i"]
+            steps += [
+                Split(name, column, accumulators * self.lanes),
+                Reorder(name, (*outer, *inner)),
+                Bind(name, inner[1], LoopKind.VECTOR),
+            ]
+        return steps if loop is not None else [*steps, *_fused(name, outer)[1]]
+
+    def _reduced(self, stage: Stage, outer: list[str], loop: str | None, accumulators: int) -> list[Step]:
+        """Partial results in the lanes of several vectors, then in those of one, then combined; a row at a time."""
+        name, column = stage.name, self.parts.column
+        count = min(accumulators, -(-column.size // self.lanes))
+        lane = f"{column.name}.i"
+        lanes = [f"{lane}.o", f"{lane}.i"] if count > 1 else [lane]
+        first, second = f"{name}.{lane}", f"{name}.{lane}.i"
+        made = [first, second] if count > 1 else [first]
+        steps: list[Step] = [Split(name, column.name, self.lanes * count), RFactor(name, lane)]
+        if count > 1:
+            steps += [Split(name, lane, self.lanes), RFactor(name, f"{lane}.i")]
+        row = outer[-1]
+        if loop is None:
+            row, fused = _fused(name, outer)
+            steps += fused
+        steps += self._at(stage, loop)
+        steps += [ComputeAt(part, name, row) for part in reversed(made)]
+        if count > 1:
+            steps += [Split(first, lane, self.lanes), *_vectors(second, outer, lanes)]
+        steps += _vectors(first, [*outer, f"{column.name}.o"], lanes)
+        return [*steps, Bind(name, lanes[-1], LoopKind.VECTOR)]
+
+
+def _fused(stage: str, loops: list[str]) -> tuple[str, list[Step]]:
+    """All outer loops as one, shared out over the threads."""
+    name, steps = loops[0], []
+    for following in loops[1:]:
+        steps.append(Fuse(stage, name, following))
+        name = f"{name}*{following}"
+    return name, [*steps, Bind(stage, name, LoopKind.PARALLEL)]
+
+
+def _vectors(stage: str, outer: list[str], lanes: list[str]) -> list[Step]:
+    """A partial result in vectors, all of them in registers."""
+    unrolled: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in lanes[:-1]]
+    return [Reorder(stage, (*outer, *lanes)), *unrolled, Bind(stage, lanes[-1], LoopKind.VECTOR)]
+
+
+def _of(values: dict[str, Value], which: int) -> dict[str, Value]:
+    """The values of one tile's knobs."""
+    ending = f".{which}"
+    return {name.removesuffix(ending): value for name, value in values.items() if name.endswith(ending)}

@@ -1,0 +1,238 @@
+"""Siblings: groups that belong together although a value between them has several readers, or none.
+
+    t = conv(x); y = relu(t); t is read elsewhere too      one group that stores t and y
+    y = f(t), z = g(t), t a contraction                    one group that stores y and z; t never reaches memory
+    y = f(x), z = g(x)                                     one group that reads x once
+    y = f(t[j], t[j + n], ...), t a contraction            one group: the blocks of t are computed where they are read
+
+Two groups become one where no other group must run between them. What other groups or the model itself need is stored
+as an output of its own, element by element at the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from compiler.graph.ir import ComputeKind, Graph, Node
+from compiler.graph.layout import Layout
+from compiler.index import Index
+from compiler.scalar import Expr, Load, loads, rewrite, substitute, walk
+from compiler.workload.blocks import find_blocks
+from compiler.workload.chains import Chain, single
+from compiler.workload.fusion import LARGEST_BODY, FusedNodes, FusedOutput
+
+
+def merge_siblings(
+    chains: tuple[Chain, ...], graph: Graph, layouts: Mapping[str, Layout]
+) -> tuple[Chain, ...]:
+    """Chains of one group may store several outputs; again in an order in which each runs after what it reads."""
+    return _Merging(chains, graph, layouts).run()
+
+
+class _Merging:
+    def __init__(self, chains: tuple[Chain, ...], graph: Graph, layouts: Mapping[str, Layout]) -> None:
+        self._chains = dict(enumerate(chains))
+        self._layouts = layouts
+        self._kept = set(graph.outputs)
+        self._constants = graph.constants.keys()
+        self._readers = graph.consumers()
+        self._place = {node.output: i for i, node in enumerate(graph.nodes)}
+        self._owner = {
+            node.output: i
+            for i, chain in self._chains.items()
+            for group in chain.members
+            for node in group.nodes
+        }
+
+    def run(self) -> tuple[Chain, ...]:
+        for number in list(self._chains):
+            while (found := next(self._joinable(number), None)) is not None:
+                other, joined = found
+                del self._chains[other]
+                self._chains[number] = single(joined)
+                self._owner |= {node.output: number for node in joined.nodes}
+        return tuple(self._chains[number] for number in self._order())
+
+    def _joinable(self, number: int) -> Iterator[tuple[int, FusedNodes]]:
+        """Groups that may become one with this one, and what they become."""
+        chain = self._chains[number]
+        if len(chain.members) > 1:
+            return
+        for other in self._neighbours(number):
+            joined = self._join(self._chains[other].last, chain.last)
+            if joined is not None and not self._between(other, number):
+                yield other, joined
+
+    def _neighbours(self, number: int) -> list[int]:
+        """Groups before this one that it reads, the last first; then those that read what it reads."""
+        reads = _reads(self._chains[number])
+        producers = {self._owner[value] for value in reads if value in self._owner}
+        shared = {
+            self._owner[node.output] for v in reads - self._constants for node in self._readers.get(v, ())
+        }
+        earlier = (n for n in shared - producers if n < number)
+        found = [*sorted(producers, reverse=True), *sorted(earlier, reverse=True)]
+        return [n for n in found if len(self._chains[n].members) == 1]
+
+    def _between(self, first: int, last: int) -> bool:
+        """Whether another group must run between the two."""
+        open_, seen = [n for n in self._before(last) if n != first], {last}
+        while open_:
+            number = open_.pop()
+            if number == first:
+                return True
+            if number not in seen:
+                seen.add(number)
+                open_ += self._before(number)
+        return self._reaches(last, first)
+
+    def _reaches(self, first: int, last: int) -> bool:
+        """Whether `last` needs something of `first`, through any groups."""
+        open_, seen = [last], set()
+        while open_:
+            number = open_.pop()
+            if number == first:
+                return True
+            if number not in seen:
+                seen.add(number)
+                open_ += self._before(number)
+        return False
+
+    def _before(self, number: int) -> set[int]:
+        found = {self._owner[v] for v in _reads(self._chains[number]) if v in self._owner}
+        return found - {number}
+
+    def _order(self) -> list[int]:
+        done: dict[int, None] = {}
+
+        def visit(number: int) -> None:
+            if number not in done:
+                for other in sorted(self._before(number)):
+                    visit(other)
+                done[number] = None
+
+        for number in sorted(self._chains):
+            visit(number)
+        return list(done)
+
+    # --- what two groups become
+
+    def _join(self, first: FusedNodes, second: FusedNodes) -> FusedNodes | None:
+        if first.anchor is not None and second.anchor is not None:
+            return None
+        if {second.last.compute.kind, first.last.compute.kind} & {ComputeKind.MOVEMENT}:
+            return None
+        values = {output.node.output for output in first.outputs} & _reads(single(second))
+        if not values and not self._share_a_load(first, second):
+            return None
+        if second.anchor is not None and values & set(second.anchor.compute.reads):
+            return None
+        joined = self._united(first, second)
+        fits = joined is not None and self._fits(joined) and _in_place(first, second)
+        return joined if fits else None
+
+    def _united(self, first: FusedNodes, second: FusedNodes) -> FusedNodes | None:
+        nodes = tuple(sorted((*first.nodes, *second.nodes), key=lambda n: self._place[n.output]))
+        own = {node.output for node in nodes}
+        needed = {
+            v
+            for v in own
+            if v in self._kept or any(node.output not in own for node in self._readers.get(v, ()))
+        }
+        inlined = {output.node.output: output for output in first.outputs}
+        bodies = {
+            o.node.output: FusedOutput(o.node, _inlined(o.body, inlined, first)) for o in second.outputs
+        }
+        for value in sorted(needed - bodies.keys(), key=lambda v: self._place[v]):
+            if _sizes(inlined[value].node) != _sizes(second.last):
+                return None
+            here = dict(zip(_names(first.last), _identity(second.last), strict=True))
+            bodies[value] = FusedOutput(inlined[value].node, substitute(inlined[value].body, here))
+        last = bodies.pop(second.last.output)
+        if nodes[-1] is not second.last:
+            return None
+        also = tuple(output for value, output in bodies.items() if value in needed)
+        return FusedNodes(nodes, first.anchor or second.anchor, last.body, also)
+
+    def _fits(self, joined: FusedNodes) -> bool:
+        """One type, one order of dimensions in memory, and a body of bounded size."""
+        nodes = [output.node for output in joined.outputs]
+        orders = {self._layouts[node.output].order for node in nodes}
+        size = sum(1 for output in joined.outputs for _ in walk(output.body))
+        types = {node.compute.dtype for node in (*nodes, *joined.nodes)}
+        return len(orders) == 1 and len(types) == 1 and size <= LARGEST_BODY
+
+    def _share_a_load(self, first: FusedNodes, second: FusedNodes) -> bool:
+        """Whether two maps read a whole value at the same place."""
+        if first.anchor is not None or second.anchor is not None or _sizes(first.last) != _sizes(second.last):
+            return False
+        here = dict(zip(_names(first.last), _identity(second.last), strict=True))
+        there = {load for output in first.outputs for load in loads(substitute(output.body, here))}
+        names = {a.name for a in second.last.compute.axes if a.size > 1}
+        return any(
+            load in there
+            and load.buffer not in self._constants
+            and names <= {name for index in load.indices for name in index.names()}
+            for output in second.outputs
+            for load in loads(output.body)
+        )
+
+
+def _in_place(first: FusedNodes, second: FusedNodes) -> bool:
+    """Whether the second group reads each element of the first at one place only."""
+    values = {output.node.output for output in first.outputs}
+    ranges = second.last.compute.ranges
+    read = {
+        tuple(index.simplify(ranges) for index in load.indices)
+        for output in second.outputs
+        for load in loads(output.body)
+        if load.buffer in values
+    }
+    whole = tuple(index.simplify(ranges) for index in _identity(second.last))
+    if _sizes(first.last) == _sizes(second.last):
+        return read <= {whole}
+    return first.anchor is not None and _block_by_block(first, second, read)
+
+
+def _block_by_block(first: FusedNodes, second: FusedNodes, read: Iterable[tuple[Index, ...]]) -> bool:
+    """Whether one dimension is read in blocks (compiler/workload/blocks.py), and the others at their own axes."""
+    sizes, own = _sizes(first.last), _sizes(second.last)
+    anchored = first.anchor is not None and _sizes(first.anchor) == sizes
+    differ = [d for d, (a, b) in enumerate(zip(sizes, own, strict=False)) if a != b]
+    if not anchored or len(sizes) != len(own) or len(differ) != 1:
+        return False
+    (dim,), ranges = differ, second.last.compute.ranges
+    whole = tuple(index.simplify(ranges) for index in _identity(second.last))
+    rest = {(*indices[:dim], *indices[dim + 1 :]) for indices in read}
+    if rest != {(*whole[:dim], *whole[dim + 1 :])}:
+        return False
+    blocks = find_blocks([indices[dim] for indices in read], sizes[dim], ranges)
+    return blocks is not None and blocks.axis == _names(second.last)[dim]
+
+
+def _inlined(body: Expr, values: Mapping[str, FusedOutput], group: FusedNodes) -> Expr:
+    names = _names(group.last)
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Load) or e.buffer not in values:
+            return None
+        return substitute(values[e.buffer].body, dict(zip(names, e.indices, strict=True)))
+
+    return rewrite(body, rule)
+
+
+def _reads(chain: Chain) -> set[str]:
+    nodes = [node for group in chain.members for node in group.nodes]
+    return {value for node in nodes for value in node.compute.reads} - {node.output for node in nodes}
+
+
+def _names(node: Node) -> list[str]:
+    return [a.name for a in node.compute.axes]
+
+
+def _identity(node: Node) -> tuple[Index, ...]:
+    return tuple(Index.of(name) for name in _names(node))
+
+
+def _sizes(node: Node) -> tuple[int, ...]:
+    return tuple(a.size for a in node.compute.axes)

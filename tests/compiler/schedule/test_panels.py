@@ -1,0 +1,57 @@
+"""An activation that is copied in panels gives the same products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
+from compiler.loop.ir import For, LoopKind
+from compiler.pipeline import build_nest
+from compiler.schedule.panels import find_panels, panels
+from compiler.schedule.schedule import Schedule
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from compiler.workload.ir import Workload
+from tests.compiler.workloads import convolution, matmul, product, random_operands
+
+
+@pytest.mark.parametrize("turned", ["", "x0", "x1", "x0 x1"])
+@pytest.mark.parametrize(("m", "n", "k"), [(5, 24, 7), (3, 19, 8)])
+def test_the_rewritten_product_is_the_same(turned: str, m: int, n: int, k: int) -> None:
+    workload = product(2, m, n, k, turned=turned)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    rewritten = panels(workload, (0, 2, 8))
+    np.testing.assert_allclose(reference_outputs(rewritten, operands)["y0"], expected, atol=1e-12)
+    assert rewritten.temporaries[0].sizes == (2, -(-n // 8), k, 8)
+
+
+def test_the_copy_is_a_phase_of_its_own() -> None:
+    workload = product(2, 16, 24, 16, turned="x1")
+    space = build_space(workload, PRESETS["x86-64-v3"], 2)
+    nest = build_nest(workload, space.build({**space.values(space.default), "algorithm": "panels"}))
+    assert [isinstance(p, For) and p.kind is LoopKind.PARALLEL for p in nest.phases] == [True, True]
+    assert [b.shape for b in nest.params if b.role == "scratch"] == [(2, 3, 16, 8)]
+
+
+@pytest.mark.parametrize("workload", [matmul(7, 20, 5), convolution(5, 4, 8, 3)])
+def test_constants_are_packed_at_compile_time_instead(workload: Workload) -> None:
+    assert all(
+        find_panels(workload, workload.stages[0], axis.name) is None for axis in workload.stages[0].axes
+    )
+
+
+@pytest.mark.parametrize("parameters", [(), (0, 2), (0, 0, 8), (0, 7, 8), (0, 2, 0), (9, 2, 8), (1, 2, 8)])
+def test_what_cannot_be_copied_is_refused(parameters: tuple[int, ...]) -> None:
+    with pytest.raises(ScheduleError, match="panels"):
+        panels(product(2, 3, 9, 4), parameters)
+
+
+def test_the_algorithm_must_fit_the_workload() -> None:
+    workload = product(2, 16, 24, 16, turned="x1")
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    schedule = space.schedule(space.default)
+    with pytest.raises(ScheduleError, match="panels"):
+        build_nest(matmul(16, 24, 16), Schedule(schedule.steps))

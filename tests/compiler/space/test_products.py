@@ -1,0 +1,93 @@
+"""Two products along the same rows: any schedule agrees, in the cache or in phases."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
+from compiler.loop.printer import print_nest
+from compiler.loop.promote import local_bytes
+from compiler.pipeline import build_nest
+from compiler.schedule.schedule import schedule_from_json, schedule_json
+from compiler.space.products import Products
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from tests.compiler.attention import attention
+from tests.compiler.execute import interpreted_outputs, native_outputs, stored_error
+from tests.compiler.workloads import KINDS, random_operands
+
+SHAPES = {
+    "even": (2, 16, 24, 8),
+    "ragged": (3, 13, 21, 10),
+    "several_blocks": (2, 50, 37, 16),
+    "narrow": (2, 5, 3, 2),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("masked", [True, False])
+def test_random_schedules_agree_with_the_reference(shape: str, masked: bool) -> None:  # noqa: FBT001
+    workload = attention(*SHAPES[shape], masked=masked)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)
+    rng = random.Random(shape)
+    for number in range(6):
+        threads = 1 + number % 2
+        space = build_space(workload, native_target(), threads)
+        listed = [space.default, *space.starts]
+        assignment = listed[number] if number < len(listed) and number % 3 else space.sample(rng)
+        got = native_outputs(workload, space.schedule(assignment), operands, threads)
+        assert stored_error(workload, got, expected) < 1e-5, space.values(assignment)
+
+
+def test_the_interpreter_agrees_on_wider_vectors() -> None:
+    workload = attention(2, 13, 21, 5)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)
+    space = build_space(workload, PRESETS["x86-64-v4"], 2)
+    for assignment in (space.default, space.starts[-1]):
+        got = interpreted_outputs(workload, space.schedule(assignment), operands)
+        assert stored_error(workload, got, expected) < 1e-5
+
+
+def test_the_default_keeps_what_is_between_in_the_cache() -> None:
+    workload = attention(2, 64, 48, 16)
+    target = PRESETS["x86-64-v3"]
+    space = build_space(workload, target, 2)
+    values = space.values(space.default)
+    assert (values["between"], values["pack.0"], values["pack.1"]) == ("cache", "yes", "yes")
+    nest = build_nest(workload, space.schedule(space.default))
+    # Only the copies of operands are memory that others see.
+    assert {b.shape for b in nest.params if b.role == "scratch"} == {(2, 6, 16, 8), (2, 2, 48, 8)}
+    assert 0 < local_bytes(nest) <= target.l2_bytes // 2
+    phases = build_nest(workload, space.build({**values, "between": "memory"}))
+    assert not local_bytes(phases)
+    assert len(phases.phases) > 3
+
+
+def test_columns_that_no_cache_holds_go_to_memory() -> None:
+    workload = attention(1, 64, 40_000, 8)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    values = space.values(space.default)
+    assert space.is_legal(space.default)
+    assert values["between"] == "memory"
+    with pytest.raises(ScheduleError, match="do not fit the target"):
+        space.build({**values, "between": "cache"})
+
+
+def test_the_default_nest(golden: Callable[[str, str], None]) -> None:
+    workload = attention(2, 16, 24, 8)
+    space = build_space(workload, PRESETS["x86-64-v3"], 2)
+    schedule = space.schedule(space.default)
+    golden(print_nest(build_nest(workload, schedule)), "schedule/default_attention")
+    again = schedule_from_json(json.loads(json.dumps(schedule_json(schedule))))
+    assert print_nest(build_nest(workload, again)) == print_nest(build_nest(workload, schedule))
+
+
+def test_the_rule_leaves_other_structures_alone() -> None:
+    assert not any(Products().applies(workload) for workload in KINDS.values())
