@@ -73,15 +73,20 @@ def _apply(workload: Workload, name: str, inner: int) -> Workload:
             found += (Index.of(outer_axis), Index.of(inner_axis)) if index.name == name else (index,)
         return tuple(found)
 
+    def split_axis(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        found: list[Axis] = []
+        for a in axes:
+            found += [axis(outer_axis, a.size // inner), axis(inner_axis, inner)] if a.name == name else [a]
+        return tuple(found)
+
     def rule(e: Expr) -> Expr | None:
         return Load(e.buffer, split_access(e.buffer, e.indices)) if isinstance(e, Load) else None
 
     stages = []
     for stage in workload.stages:
-        axes: list[Axis] = []
-        for a in stage.axes:
-            axes += [axis(outer_axis, a.size // inner), axis(inner_axis, inner)] if a.name == name else [a]
-        ranges = {a.name: a.size for a in (*axes, *stage.reduce_axes)}
+        # What one stage stores along an axis, another may sum up: it is the same axis.
+        axes, reduce_axes = split_axis(stage.axes), split_axis(stage.reduce_axes)
+        ranges = {a.name: a.size for a in (*axes, *reduce_axes)}
 
         def moved(
             buffer: str, indices: tuple[Index, ...], ranges: Mapping[str, int] = ranges
@@ -91,7 +96,7 @@ def _apply(workload: Workload, name: str, inner: int) -> Workload:
         def split_body(body: Expr, ranges: Mapping[str, int] = ranges) -> Expr:
             return _simplified(substitute(rewrite(body, rule), value), ranges)
 
-        stages.append(replace(stage.rewritten(split_body, moved), axes=tuple(axes)))
+        stages.append(replace(stage.rewritten(split_body, moved), axes=axes, reduce_axes=reduce_axes))
     shapes = {s.target: s.target_indices for s in workload.stages if s.target in temporaries}
     return replace(
         workload,
