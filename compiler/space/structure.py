@@ -85,7 +85,7 @@ def gathers(workload: Workload, stage: Stage, vector: Axis) -> bool:
 
 def looks_rows_up(stage: Stage, vector: str) -> bool:
     """Whether the stage reads, along its vector axis, from places that are looked up once for all of the axis."""
-    for e in walk(stage.body):
+    for e in (e for result in stage.results for e in walk(result.body)):
         if not isinstance(e, Lookup) or any(
             vector in i.names() for load in loads(e.value) for i in load.indices
         ):

@@ -100,7 +100,7 @@ class NestView:
 def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:
     """The reads of a stage, then its writes."""
     constants = {o.name for o in workload.operands if o.constant}
-    moved_by = lookup_names(stage.body)
+    moved_by = {n: axes for result in stage.results for n, axes in lookup_names(result.body).items()}
     found: dict[tuple[str, tuple[Index, ...]], Access] = {}
     for load in stage_loads(stage):
         kind: AccessClass = "constant" if load.buffer in constants else "input"

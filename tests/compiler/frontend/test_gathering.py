@@ -13,9 +13,15 @@ from onnx.reference import ReferenceEvaluator
 from compiler.errors import ModelError
 from compiler.frontend import import_model
 from compiler.graph.ir import ComputeKind
+from compiler.pipeline import default_schedule, load_graph, lower
+from compiler.target import native_target
+from compiler.workload.index_operands import index_extents
 from luthier.backend import prepare
 from tests.compiler.frontend.cases import ints, weights
 from tests.compiler.frontend.models import OPSET, model
+from tuner.candidate import Candidate
+from tuner.cost_model.features import NestFeatures
+from tuner.task import Task
 
 CASES = [
     ("Gather", (5, 3), (4,), {}),
@@ -132,3 +138,25 @@ def test_an_embedding_and_its_normalisation() -> None:
     np.testing.assert_allclose(rep.run([ids])[0], expected, rtol=2e-5, atol=2e-5)
     clamped = rep.run([np.array([[3, 10**12, -(10**12), 0, 17, 21, 5]])])[0]
     np.testing.assert_allclose(clamped, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_two_results_of_one_lookup() -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["row"]),
+        helper.make_node("Neg", ["row"], ["y"]),
+        helper.make_node("Relu", ["row"], ["z"]),
+    ]
+    table = weights(9, 20)
+    proto = model(nodes, {}, {"table": table}, ["y", "z"])
+    proto.graph.input.append(helper.make_tensor_value_info("ids", TensorProto.INT64, [4]))
+    ids = ints(8, -9, 3, -1)
+    y, z = prepare(proto).run([ids])
+    np.testing.assert_array_equal(y, -table[ids])
+    np.testing.assert_array_equal(z, np.maximum(table[ids], 0))
+    workloads = [s.workload for s in lower(load_graph(proto)).subgraphs]
+    assert {extent for w in workloads for extent in index_extents(w).values()} == {9}
+    target = native_target()
+    for workload in workloads:
+        task = Task(workload, target, 1, 1, "task")
+        candidate = Candidate(default_schedule(workload, target, 1))
+        assert np.isfinite(NestFeatures()(task, candidate)).all()
