@@ -101,4 +101,4 @@ def _is_product(chain: Chain, graph: Graph) -> bool:
         return False
     compute = member.anchor.compute
     constant = any(value in graph.constants for value in compute.reads)
-    return compute.kind is ComputeKind.CONTRACTION and len(compute.reads) == 2 and not constant
+    return compute.kind is ComputeKind.CONTRACTION and len(loads(compute.body)) == 2 and not constant

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,12 +11,13 @@ from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind
 from compiler.pipeline import build_nest
+from compiler.scalar import Expr, Load, rewrite
 from compiler.schedule.panels import find_panels, panels
 from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
 from compiler.target import PRESETS
 from compiler.workload.ir import Workload
-from tests.compiler.workloads import convolution, matmul, product, random_operands
+from tests.compiler.workloads import convolution, matmul, operand, product, random_operands
 
 
 @pytest.mark.parametrize("turned", ["", "x0", "x1", "x0 x1"])
@@ -26,6 +29,21 @@ def test_the_rewritten_product_is_the_same(turned: str, m: int, n: int, k: int) 
     rewritten = panels(workload, (0, 2, 8))
     np.testing.assert_allclose(reference_outputs(rewritten, operands)["y0"], expected, atol=1e-12)
     assert rewritten.temporaries[0].sizes == (2, -(-n // 8), k, 8)
+
+
+def test_slices_of_one_value_are_operands_of_their_own() -> None:
+    workload = product(2, 5, 12, 7, turned="x1")
+    both = (operand("x0", 2, 12, 7),)
+
+    def one_buffer(e: Expr) -> Expr | None:
+        return Load("x0", e.indices) if isinstance(e, Load) and e.buffer == "x1" else None
+
+    anchor = workload.stages[0].rewritten(lambda body: rewrite(body, one_buffer))
+    workload = replace(workload, operands=both, stages=(anchor, *workload.stages[1:]))
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    got = reference_outputs(panels(workload, (0, 2, 8)), operands)["y0"]
+    np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
 def test_the_copy_is_a_phase_of_its_own() -> None:
