@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -35,6 +36,10 @@ def team_object(target: Target) -> bytes:
     return emit_object(emit_team(target), target)
 
 
+_MAGIC = {"linux": b"\x7fELF", "darwin": b"\xcf\xfa\xed\xfe"}.get(sys.platform, b"")
+"""How an object file of this system begins; anything where that is not known."""
+
+
 class LoadedProgram:
     """Kernels and the program that calls them, in this process's memory. Immutable; share it between Executions.
 
@@ -43,6 +48,10 @@ class LoadedProgram:
 
     def __init__(self, objects: Sequence[bytes]) -> None:
         """Load the objects of the kernels, the program and the team. Raises CompileError where LLVM refuses them."""
+        # LLVM reads past the end of what is no object file.
+        if not all(code.startswith(_MAGIC) for code in objects):
+            msg = "what should be object code is something else; compile the model again"
+            raise CompileError(msg)
         with _LOAD_LOCK:
             initialise()
             machine = llvm.Target.from_triple(native_target().triple).create_target_machine()

@@ -53,8 +53,8 @@ def test_padded_taps_of_a_pool_are_not_counted() -> None:
 def test_a_repeated_exponential_counts_once() -> None:
     work = count(unary("Softmax", (5, 7)))
     rows, elements = 5, 35
-    # max, subtract, exp, add, and the final product for each element; one division a row.
-    assert work.instructions == elements * (4 + instructions_of("exp")) + rows
+    # max, subtract, bound by 0, exp, add, and the final product for each element; one division a row.
+    assert work.instructions == elements * (5 + instructions_of("exp")) + rows
     assert work.divisions == rows
 
 

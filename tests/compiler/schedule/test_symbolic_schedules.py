@@ -28,6 +28,14 @@ from tests.compiler.symbolic import SIZES, SYMBOLIC
 from tests.compiler.workloads import random_operands
 from tests.conftest import Golden
 
+BEHIND = 7.0
+
+
+def _with_a_row_behind(sizes: tuple[int, ...]) -> np.ndarray:
+    output = np.full((sizes[0] + 1, *sizes[1:]), np.nan, np.float32)
+    output[-1] = BEHIND
+    return output
+
 
 def _errors(workload: Workload, schedule: Schedule, threads: int) -> list[float]:
     """Of one kernel, for each size; outputs and scratch are poisoned, a row behind the output must stay as it is."""
@@ -38,10 +46,8 @@ def _errors(workload: Workload, schedule: Schedule, threads: int) -> list[float]
         for n in SIZES:
             static = specialise(workload, {"n0": n})
             operands = random_operands(static, seed=n)
-            sizes = static.outputs[0].sizes
-            output = np.full((sizes[0] + 1, *sizes[1:]), np.nan, np.float32)
-            output[-1] = 7.0
-            arrays = {"y0": output}
+            outputs = {o.name: _with_a_row_behind(o.sizes) for o in static.outputs}
+            arrays = dict(outputs)
             for p in kernel.params:
                 if p.role == "scratch":
                     arrays[p.name] = np.full(p.sizes({"n0": n}), np.nan, p.dtype.numpy)
@@ -49,8 +55,10 @@ def _errors(workload: Workload, schedule: Schedule, threads: int) -> list[float]
                     source = operands[p.name]
                     arrays[p.name] = source if p.packing is None else p.packing.apply(source)
             loaded.run([arrays[p.name].ctypes.data for p in kernel.params], [n])
-            assert (output[-1] == 7.0).all()
-            errors.append(relative_error(output[:-1], reference_outputs(static, operands)["y0"]))
+            expected = reference_outputs(static, operands)
+            for name, output in outputs.items():
+                assert (output[-1] == BEHIND).all()
+                errors.append(relative_error(output[:-1], expected[name]))
     finally:
         loaded.close()
     return errors
