@@ -15,6 +15,9 @@ Row = Mapping[str, Any]
 Reduce = Callable[[Sequence[float]], float]
 
 _POSSIBLE = 1.05
+WRONG = 1e-2
+"""Error, relative to the largest output, above which an answer is no answer; one unit of a byte is less."""
+
 LONG_US = 1000.0
 """A shape that takes longer on one thread should scale to two."""
 
@@ -109,14 +112,20 @@ def default_share(row: Row) -> float | None:
 
 
 def best_peer(row: Row) -> tuple[str, float] | None:
-    """The fastest peer and its microseconds; None where none ran."""
+    """The fastest peer whose answer is right and its microseconds; None where there is none."""
     if "refused" in row:
         return None
-    peers = {k: v["median_us"] for k, v in row["model"].items() if k not in ("default", "tuned")}
+    own = {"default", "tuned", *wrong_peers(row)}
+    peers = {k: v["median_us"] for k, v in row["model"].items() if k not in own}
     if not peers:
         return None
     name = min(peers, key=lambda k: peers[k])
     return name, peers[name]
+
+
+def wrong_peers(row: Row) -> dict[str, float]:
+    """Errors of the peers that compute something else: saturated sums of bytes are faster than right ones."""
+    return {k: e for k, e in row["errors"].items() if k != "luthier" and not e <= WRONG}
 
 
 def peer_ratio(row: Row) -> float | None:

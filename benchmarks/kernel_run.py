@@ -131,7 +131,7 @@ def _measure(
         times = take_turns(contenders, options.seconds, settle=threads > 1 and bool(engines))
         reference = float64_outputs(program, inputs)
         outputs = {"luthier": modules["tuned"].run(inputs), **{k: e.run() for k, e in engines.items()}}
-    ceilings = probes.ceilings({k: times[f"probe {k}"].fast_s for k in probes.samplers})
+    ceilings = probes.ceilings({k: times[f"probe {k}"].median_s for k in probes.samplers})
     bound_s, limit = work.bound(ceilings)
     return {
         "tasks": [s.name for s in subgraphs],

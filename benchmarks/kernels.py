@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import luthier
-from benchmarks.bars import Bar, above_bound, bars, best_peer, bound_share, peak_share, peer_ratio
+from benchmarks.bars import (
+    Bar,
+    above_bound,
+    bars,
+    best_peer,
+    bound_share,
+    peak_share,
+    peer_ratio,
+    wrong_peers,
+)
 from benchmarks.build_time import build_times
 from benchmarks.kernel_run import ENGINES, RunOptions, run_shape
 from benchmarks.kernel_shapes import GROUPS, SHAPES, Shape
@@ -83,12 +92,13 @@ def table_line(row: Mapping[str, Any]) -> str:
     ratio = "" if best is None else f"  {best[0]}/ours {peer_ratio(row):.2f}"
     noise = "  NOT IDLE: above the bound" if above_bound(row) else ""
     how = "".join(f"  {name}" for name in row["algorithms"])
+    wrong = "".join(f"  [{k} answers wrong: error {e:.0e}]" for k, e in wrong_peers(row).items())
     refused = "".join(f"  [{reason}]" for reason in row["refused_peers"].values())
     return (
         f"{name}  kernel us: default {_spread(kernel['default'])} tuned {_spread(kernel['tuned'])}  "
         f"bound {row['bound_us']:.1f} by {row['bound_by']} share {bound_share(row):.2f}  "
         f"peak {row['ceilings']['multiply_add'] / 1e9:.0f} GFLOP/s share {share:.2f}  "
-        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{how}{noise}{refused}"
+        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{how}{noise}{wrong}{refused}"
     )
 
 

@@ -28,11 +28,6 @@ class Times:
         """What ratios are made of."""
         return float(np.median(self.samples_s))
 
-    @property
-    def fast_s(self) -> float:
-        """What 10 percent of the samples do not pass: a ceiling is what the machine can do, not what it mostly does."""
-        return float(np.percentile(self.samples_s, 10))
-
     def to_json(self) -> dict[str, float]:
         """Microseconds: the median, and what 10 and 90 percent of the samples do not pass."""
         low, middle, high = np.percentile(self.samples_s, (10, 50, 90)) * 1e6

@@ -10,7 +10,7 @@ along rows, and nothing has to be transposed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 from compiler.graph.halo import zero_halos
 from compiler.graph.ir import Graph, Node
@@ -74,11 +74,12 @@ def _innermost(graph: Graph, pinned: Set[str]) -> dict[str, int]:
     for vote in ballots:
         if vote.value not in pinned:
             cast.setdefault(leaders.find(vote.value), []).append(vote)
-    outside = {leaders.find(value) for value in _beside_interface(graph)}
+    outside = {leaders.find(value): dim for value, dim in _beside_interface(graph)}
     winners = {
         leader: _majority(group)
+        if any(vote.strong for vote in group)
+        else outside.get(leader, _majority(group))
         for leader, group in cast.items()
-        if leader not in outside or any(vote.strong for vote in group)
     }
     values = [node.output for node in graph.nodes if node.output not in pinned]
     return {v: winners[leaders.find(v)] for v in values if leaders.find(v) in winners}
@@ -96,10 +97,20 @@ def _aligned(node: Node) -> set[str]:
     }
 
 
-def _beside_interface(graph: Graph) -> set[str]:
-    """Outputs of the model, and what is computed from its inputs."""
-    inputs = set(graph.inputs)
-    return set(graph.outputs) | {n.output for n in graph.nodes if inputs & set(n.compute.reads)}
+def _beside_interface(graph: Graph) -> Iterator[tuple[str, int]]:
+    """Outputs of the model, and what is computed from its inputs, with the dimension that lies innermost there.
+
+    An output is row-major; what reads an input goes along the input's last dimension, and comes later.
+    """
+    for value in graph.outputs:
+        yield value, len(graph.types()[value].shape) - 1
+    for node in graph.nodes:
+        axes = [a.name for a in node.compute.axes]
+        for load in loads(node.compute.body):
+            names = load.indices[-1].names() if load.buffer in graph.inputs and load.indices else ()
+            dims = [axes.index(str(name)) for name in names if name in axes]
+            if len(dims) == 1:
+                yield node.output, dims[0]
 
 
 def _majority(ballots: list[Vote]) -> int:

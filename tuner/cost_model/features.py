@@ -87,14 +87,18 @@ class NestFeatures:
         state = shared.start
         for step in steps[len(rewrites) :]:
             state = apply_step(state, step)
-        nest = view(state, state.stage(shared.anchor.name))
+        anchor = state.stage(shared.anchor.name)
+        # Partial results give a stage an axis more than the Workload knows.
+        same = anchor.stage is shared.anchor
+        found = shared.accesses if same else accesses(state.workload, anchor.stage)
+        nest = view(state, anchor)
         values = (
             *shared.values,
             *_machine(task.target, task.threads),
-            *_tile(nest, shared.accesses, task.target, shared.anchor),
-            *_levels(nest, shared.accesses, task.target, task.threads),
+            *_tile(nest, found, task.target, anchor.stage),
+            *_levels(nest, found, task.target, task.threads),
             *_parallel(nest, task.threads),
-            *_nest(nest, state, shared.anchor),
+            *_nest(nest, state, anchor.stage),
         )
         return np.array(values, dtype=np.float64)
 
