@@ -40,6 +40,8 @@ class TensorSpec:
 
     def sizes(self, values: Mapping[str, int] = _NO_SYMBOLS) -> tuple[int, ...]:
         """The shape under values of the symbols; raises InputError where one is missing."""
+        if all(type(size) is int for size in self.shape):
+            return self.shape  # type: ignore[return-value]
         return tuple(size_at(size, values) for size in self.shape)
 
 

@@ -213,7 +213,8 @@ class _Context:
         }
         self._held = [*ready["input"], *ready["output"]]
         for number, kind, where in self._ports:
-            self.execution.table[number] = ready[kind][where].ctypes.data
+            # Half the time of `.ctypes.data`, which makes an object that can do more.
+            self.execution.table[number] = ready[kind][where].__array_interface__["data"][0]
 
     def release(self) -> None:
         """Forget the caller's arrays."""
