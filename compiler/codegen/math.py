@@ -36,11 +36,9 @@ _LOG = (
 _TANH = (-0.3333328, 0.13331409, -0.053737063, 0.020630905, -0.0056963447)
 """(tanh(x) - x) / x³ in x², for |x| <= 0.625."""
 
-_ERF_NEAR = (0.12837917, -0.3761263, 0.112836255, -0.02685573, 0.005192405, -0.00080497697, 7.99665e-05)
-"""erf(x) / x - 1 in x², for |x| <= 0.93."""
-
-_ERF_FAR = (1.1286485, 0.6351512, 0.10623704, -0.023762183, 0.0036425057, -0.0003228123, 1.123177e-05)
-"""-log(1 - erf(x)) / x for 0.92 <= x <= 4."""
+_ERF_OVER = (1.1283791, 0.1935354, 0.053100146, 0.0038828372, 0.00028454026, 1.9866775e-06)
+_ERF_UNDER = (1.0, 0.5048488, 0.1153457, 0.015206252, 0.0011854212, 3.7417729e-05)
+"""erf(x) / x as a quotient of polynomials in x², for |x| <= 4."""
 
 
 def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN) -> Lane:
@@ -139,13 +137,12 @@ def sigmoid(ops: Lanes, x: Lane) -> Lane:
 
 
 def erf(ops: Lanes, x: Lane) -> Lane:
-    """Error function within 2 ulp: a polynomial up to 0.925, 1 - e^polynomial beyond."""
-    near = ops.fma(ops.polynomial(ops.mul(x, x), _ERF_NEAR), x, x)
-    size = ops.abs(x)
-    bounded = ops.at_most(size, 4.0)
-    rest = _exp_small(ops, ops.mul(ops.neg(bounded), ops.polynomial(bounded, _ERF_FAR)))
-    far = ops.with_sign_of(ops.sub(ops.const(1.0), rest), x)
-    return ops.select(ops.compare("olt", size, ops.const(0.925)), near, far)
+    """Error function within 6 ulp, never beyond 1: one quotient for all arguments, with no exponential."""
+    bounded = ops.at_most(ops.at_least(x, -4.0), 4.0)
+    square = ops.mul(bounded, bounded)
+    over = ops.mul(bounded, ops.polynomial(square, _ERF_OVER))
+    quotient = ops.div(over, ops.polynomial(square, _ERF_UNDER))
+    return ops.at_most(ops.at_least(quotient, -1.0), 1.0)
 
 
 def power(ops: Lanes, x: Lane, y: Lane) -> Lane:

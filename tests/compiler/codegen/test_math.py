@@ -19,7 +19,7 @@ from tests.compiler.execute import run_interpreted, run_native
 from tests.compiler.workloads import at, mapped, operand
 
 UNARY = ("exp", "log", "tanh", "sigmoid", "erf")
-LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 3.0, "erf": 2.0}
+LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 3.0, "erf": 6.0}
 SMALLEST = 2.0**-126
 WITHOUT_FMA = Target(
     **{**PRESETS["x86-64-v3"].__dict__, "features": ("sse4.1",), "cpu": "nehalem", "vector_bytes": 16}
