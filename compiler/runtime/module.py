@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +73,9 @@ class Module:
         Raises InputError where an input is missing, unknown, or of another shape or type.
         """
         sizes = self._sizes(inputs)
+        ready = check_arrays(self.inputs, inputs, "input", sizes)
         outputs = self._fresh(sizes)
-        self._run(inputs, outputs, sizes)
+        self._run(ready, list(outputs.values()), sizes)
         return outputs
 
     def run_into(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
@@ -83,21 +83,29 @@ class Module:
 
         A model with symbols allocates where a context sees new sizes that need more memory than those before.
         """
-        self._run(inputs, outputs, self._sizes(inputs))
+        sizes = self._sizes(inputs)
+        ready = check_arrays(self.inputs, inputs, "input", sizes)
+        self._run(ready, check_arrays(self.outputs, outputs, "output", sizes), sizes)
 
-    def _run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], sizes: Values) -> None:
-        with self._context(sizes) as context:
+    def _run(self, inputs: list[Array], outputs: list[Array], sizes: Values) -> None:
+        context = self._taken(sizes)
+        try:
             context.bind(inputs, outputs)
             context.execution.run()
+        finally:
+            self._give_back(context)
 
     def time_s(self, inputs: Mapping[str, Array], runs: int) -> float:
         """Seconds per run over so many runs, measured in native code after one warm-up run."""
         sizes = self._sizes(inputs)
-        outputs = self._fresh(sizes)
-        with self._context(sizes) as context:
-            context.bind(inputs, outputs)
+        ready = check_arrays(self.inputs, inputs, "input", sizes)
+        context = self._taken(sizes)
+        try:
+            context.bind(ready, list(self._fresh(sizes).values()))
             context.execution.run()
             return context.execution.time_ns(runs) / runs * 1e-9
+        finally:
+            self._give_back(context)
 
     def save(self, path: str | Path) -> None:
         """Write a `.luthier` file, whole or not at all; raises InputError where that is impossible."""
@@ -117,9 +125,7 @@ class Module:
     def _sizes(self, inputs: Mapping[str, Array]) -> Values:
         if not self._image.symbols:
             return {}
-        values = bind_symbols(self._image.symbols, self.inputs, inputs)
-        check_arrays(self.inputs, inputs, "input", values)
-        return values
+        return bind_symbols(self._image.symbols, self.inputs, inputs)
 
     def _fresh(self, sizes: Values) -> dict[str, Array]:
         return {spec.name: np.empty(spec.sizes(sizes), spec.dtype.numpy) for spec in self.outputs}
@@ -136,22 +142,22 @@ class Module:
                 self._plans.pop(next(iter(self._plans)))
         return plan
 
-    @contextmanager
-    def _context(self, sizes: Values) -> Iterator[_Context]:
+    def _taken(self, sizes: Values) -> _Context:
+        """A context for these sizes that no other call uses; give it back."""
         with self._lock:
             places = reversed(range(len(self._idle)))
             fits = (place for place in places if self._idle[place].sizes == sizes)
             context = self._idle.pop(next(fits, -1)) if self._idle else None
         if context is None:
             context = _Context(self._image, self._program, self._constants)
-        try:
-            if context.sizes != sizes:
-                context.resize(sizes, self._plan(sizes))
-            yield context
-        finally:
-            context.release()
-            with self._lock:
-                self._idle.append(context)
+        if context.sizes != sizes:
+            context.resize(sizes, self._plan(sizes))
+        return context
+
+    def _give_back(self, context: _Context) -> None:
+        context.release()
+        with self._lock:
+            self._idle.append(context)
 
 
 def load_module(source: str | Path | bytes) -> Module:
@@ -205,16 +211,13 @@ class _Context:
             self.execution.table[number] = sizes[name]
         self.sizes = sizes
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """Point the table at the caller's arrays; they stay alive until `release`."""
-        ready = {
-            "input": check_arrays(self._image.inputs, inputs, "input", self.sizes),
-            "output": check_arrays(self._image.outputs, outputs, "output", self.sizes),
-        }
-        self._held = [*ready["input"], *ready["output"]]
+    def bind(self, inputs: list[Array], outputs: list[Array]) -> None:
+        """Point the table at checked arrays; they stay alive until `release`."""
+        self._held = [*inputs, *outputs]
         for number, kind, where in self._ports:
+            array = (inputs if kind == "input" else outputs)[where]
             # Half the time of `.ctypes.data`, which makes an object that can do more.
-            self.execution.table[number] = ready[kind][where].__array_interface__["data"][0]
+            self.execution.table[number] = array.__array_interface__["data"][0]
 
     def release(self) -> None:
         """Forget the caller's arrays."""
