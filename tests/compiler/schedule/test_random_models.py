@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -51,13 +53,25 @@ def check(model: onnx.ModelProto, seed: int) -> None:
         if not blind or "LLVM refuses" in str(error):
             raise
         return  # Steps that do not fit together, or that give no code, are refused in one sentence
-    assert stored_error(workload, got, expected) < TOLERANCE[dtype], schedule.steps
+    tolerance = TOLERANCE[dtype] * _cancelled(workload, expected)
+    assert stored_error(workload, got, expected) < tolerance, schedule.steps
     if sum(stage.points for stage in workload.stages) < _INTERPRETED_POINTS:
         other = build_space(workload, PRESETS[rng.choice(_NARROW)], threads)
         narrow = other.schedule(other.sample(rng))
         for each in (schedule, narrow):
             interpreted = interpreted_outputs(workload, each, operands)
-            assert stored_error(workload, interpreted, expected) < TOLERANCE[dtype], each.steps
+            assert stored_error(workload, interpreted, expected) < tolerance, each.steps
+
+
+def _cancelled(workload: Workload, expected: Mapping[str, np.ndarray]) -> float:
+    """How much larger errors may be: an elementary function's value is near 1, where all outputs may be near 0.
+
+    0.5 x (1 + erf(x / sqrt 2)) at x = -3.4 is -8e-4; in float32 its last three digits are noise in any implementation.
+    """
+    if _arithmetic_only(workload):
+        return 1.0
+    largest = min(float(np.max(np.abs(array))) for array in expected.values())
+    return max(1.0, 1.0 / max(largest, 1e-6))
 
 
 def _arithmetic_only(workload: Workload) -> bool:
