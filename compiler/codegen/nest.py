@@ -122,7 +122,11 @@ class _Phase:
 
     def _let(self, stmt: Let, body: Emit) -> None:
         indices = self._values.indices
-        number = indices.number(indices.linear(stmt.value), 0)
+        linear = indices.linear(stmt.value)
+        if linear.lane:
+            msg = f"{stmt.var} has a value of its own per lane; a fused loop cannot be a vector"
+            raise CompileError(msg)
+        number = indices.number(linear, 0)
         known = isinstance(number, int)
         with indices.constant(stmt.var, number) if known else indices.variable(stmt.var, str(number)):  # type: ignore[arg-type]
             body(stmt.body)
