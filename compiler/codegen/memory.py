@@ -143,7 +143,7 @@ class Memory:
                 if buffer.name not in self._written:
                     self._out.remember(key, known)
             vectors.append(known)
-        return Value(pick_lanes(self._out, vectors, starts, step, kind), buffer.dtype, lanes)
+        return Value(pick_lanes(self._out, vectors, starts, step, lanes, kind), buffer.dtype, lanes)
 
     def _tests_mask(self, tests: Sequence[tuple[Linear, int]], step: int, start: int, last: int) -> str:
         """Which elements from `start` on are needed and pass all tests."""

@@ -18,9 +18,10 @@ def vector_starts(lanes: int, last: int, *, early: bool) -> list[int]:
     return [min(j * lanes, last - lanes + 1) if early else j * lanes for j in range(count)]
 
 
-def pick_lanes(out: Emitter, vectors: Sequence[str], starts: Sequence[int], step: int, kind: str) -> str:
+def pick_lanes(
+    out: Emitter, vectors: Sequence[str], starts: Sequence[int], step: int, lanes: int, kind: str
+) -> str:
     """The vector whose lane l is element l * step; `vectors` of LLVM type `kind` hold the elements from `starts` on."""
-    lanes = int(kind[1:].split(" ", 1)[0])
     if step == 1:
         return vectors[0]
     source = [min(lane * step // lanes, len(vectors) - 1) for lane in range(lanes)]

@@ -7,8 +7,9 @@ from compiler.loop.ir import LoopKind
 from compiler.scalar import loads
 from compiler.schedule.contraction import computes, group_axis, is_direct
 from compiler.schedule.copied_data import STAGE, TYPES, copied_data
-from compiler.schedule.steps import Algorithm, Bind, Fuse, Reorder, Split, Step
+from compiler.schedule.steps import Algorithm, Bind, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
+from compiler.space.share import share
 from compiler.space.space import Value
 from compiler.space.structure import crossing_axis, tile_axes
 from compiler.target import Target
@@ -96,11 +97,7 @@ class DotPhases:
         if across is not None:
             steps.append(Split(STAGE, across, axes.lanes))
         steps.append(Reorder(STAGE, (*outer, *inner)))
-        name = (outer or inner)[0]
-        for following in outer[1:]:
-            steps.append(Fuse(STAGE, name, following))
-            name = f"{name}*{following}"
-        steps.append(Bind(STAGE, name, LoopKind.PARALLEL))
+        steps += share(STAGE, outer or inner[:1])
         if across is not None:
             steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
         return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]

@@ -7,8 +7,9 @@ from typing import Protocol
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
 from compiler.schedule.panels import panels
-from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Reorder, Split, Step
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
+from compiler.space.share import share
 from compiler.space.space import Value, number
 from compiler.space.vector_map import map_steps
 from compiler.target import Target
@@ -89,11 +90,7 @@ class ApartPhases:
         outer[1:1] = [a.name for a in last.axes if a.name != vector and a != row]
         steps += [Reorder(last.name, (*outer, *inner)), ComputeAt(store, last.name, outer[-1])]
         steps += tile.steps(values)
-        name = outer[0]
-        for following in outer[1:] if self._threads > 1 else ():
-            steps.append(Fuse(last.name, name, following))
-            name = f"{name}*{following}"
-        steps.append(Bind(last.name, name, LoopKind.PARALLEL))
+        steps += share(last.name, outer if self._threads > 1 else outer[:1])
         unrolled = inner[-2]
         return [
             *steps,

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
 from compiler.schedule.panels import PACK, panels
-from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Reorder, RFactor, Split, Step
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, RFactor, Split, Step
 from compiler.space.default_tile import default_values
 from compiler.space.product_structure import needed_products
 from compiler.space.register_tile import RegisterTile
+from compiler.space.share import share
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import tile_axes
 from compiler.space.vector_map import map_steps
@@ -194,11 +195,7 @@ class ProductPlan:
 
 def _fused(stage: str, loops: list[str]) -> tuple[str, list[Step]]:
     """All outer loops as one, shared out over the threads."""
-    name, steps = loops[0], []
-    for following in loops[1:]:
-        steps.append(Fuse(stage, name, following))
-        name = f"{name}*{following}"
-    return name, [*steps, Bind(stage, name, LoopKind.PARALLEL)]
+    return "*".join(loops), share(stage, loops)
 
 
 def _vectors(stage: str, outer: list[str], lanes: list[str]) -> list[Step]:

@@ -11,9 +11,10 @@ What is between the phases is scratch memory.
 from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
-from compiler.schedule.steps import Bind, ComputeAt, Fuse, Inline, Reorder, RFactor, Split, Step
+from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
 from compiler.space.row_plan import RowChoices, RowPlan
 from compiler.space.row_structure import contiguous_axis
+from compiler.space.share import share
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage
 
@@ -48,13 +49,13 @@ class RowPhases:
         along = contiguous_axis(stage, self._plan.workload)
         names = [a.name for a in stage.axes]
         if along is None or self._plan.lanes == 1:
-            return _share(stage.name, names)
+            return share(stage.name, names)
         outer = [f"{n}.o" if n == along.name else n for n in names]
         lane = f"{along.name}.i"
         return [
             Split(stage.name, along.name, self._plan.wide(along.size, choices.unroll)),
             Reorder(stage.name, (*outer, lane)),
-            *_share(stage.name, outer),
+            *share(stage.name, outer),
             Bind(stage.name, lane, LoopKind.VECTOR),
         ]
 
@@ -63,7 +64,7 @@ class RowPhases:
         vector = next((a for a in stage.reduce_axes if a == self._plan.axes.vector), None)
         rows = [a.name for a in stage.axes]
         if vector is None or self._plan.lanes == 1:
-            return _share(stage.name, rows)
+            return share(stage.name, rows)
         wide = self._plan.wide(vector.size, choices.accumulators)
         block, lane = f"{vector.name}.o", f"{vector.name}.i.i"
         partial = f"{stage.name}.{block}"
@@ -74,12 +75,12 @@ class RowPhases:
             RFactor(stage.name, block),
             Split(partial, f"{vector.name}.i", wide),
             RFactor(partial, lane),
-            *_share(partial, [*rows, block]),
+            *share(partial, [*rows, block]),
             ComputeAt(lanes, partial, "*".join([*rows, block])),
             Reorder(lanes, (*others, f"{vector.name}.i.o", lane)),
             Bind(lanes, lane, LoopKind.VECTOR),
             Bind(partial, lane, LoopKind.VECTOR),
-            *_share(stage.name, rows),
+            *share(stage.name, rows),
         ]
 
     def _over_rows(self, stage: Stage, choices: RowChoices) -> list[Step]:
@@ -101,7 +102,7 @@ class RowPhases:
             RFactor(partial, summed),
             Split(partial, row.name, wide),
             Reorder(partial, (*rows, block, summed, *lanes)),
-            *_share(partial, [*rows, block]),
+            *share(partial, [*rows, block]),
             ComputeAt(few, partial, lanes[0]),
             Reorder(few, (*others, f"{last.name}.i.i", row.name)),
             Bind(few, f"{last.name}.i.i", LoopKind.UNROLLED),
@@ -109,7 +110,7 @@ class RowPhases:
             Bind(partial, lanes[1], LoopKind.VECTOR),
             Split(stage.name, row.name, wide),
             Reorder(stage.name, (*rows, lanes[0], block, lanes[1])),
-            *_share(stage.name, [*rows, lanes[0]]),
+            *share(stage.name, [*rows, lanes[0]]),
             Bind(stage.name, lanes[1], LoopKind.VECTOR),
         ]
 
@@ -120,13 +121,3 @@ class RowPhases:
             rows *= 1 if a == self._plan.axes.vector else a.size
         blocks = max(1, -(-BLOCKS_PER_THREAD * self._threads // rows))
         return -(-axis.size // (blocks * unit)) * unit
-
-
-def _share(stage: str, loops: list[str]) -> list[Step]:
-    """Loops from the outermost on become one, which is shared out."""
-    steps: list[Step] = []
-    name = loops[0]
-    for following in loops[1:]:
-        steps.append(Fuse(stage, name, following))
-        name = f"{name}*{following}"
-    return [*steps, Bind(stage, name, LoopKind.PARALLEL)]

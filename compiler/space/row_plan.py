@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from compiler.loop.ir import LoopKind
-from compiler.schedule.steps import Bind, ComputeAt, Fuse, Inline, Reorder, RFactor, Split, Step
+from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
 from compiler.space.row_structure import RowAxes, contiguous_axis
+from compiler.space.share import share
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage, Workload, stage_loads
 
@@ -103,12 +104,9 @@ class RowPlan:
         made, ordered, kinds = self._inner_loops(self.last, columns, inner, choices)
         units = [a.name for a in self.last.axes if a.size == 1 and a.name not in outer]
         steps = [*split, *made, Reorder(name, (*outer, *units, *ordered))]
-        loop = outer[0]
-        for following in outer[1 : choices.parallel]:
-            steps.append(Fuse(name, loop, following))
-            loop = f"{loop}*{following}"
-        steps.append(Bind(name, loop, LoopKind.PARALLEL))
-        return (outer[-1] if choices.parallel < len(outer) else loop), [*steps, *kinds]
+        shared = outer[: max(1, choices.parallel)]
+        steps += share(name, shared)
+        return ("*".join(shared) if len(shared) == len(outer) else outer[-1]), [*steps, *kinds]
 
     def _row_loops(self, choices: RowChoices) -> tuple[list[Step], list[str], list[str]]:
         """Splits, loops over blocks, loops inside a block."""

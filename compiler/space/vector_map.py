@@ -5,7 +5,8 @@ from __future__ import annotations
 from compiler.loop.ir import LoopKind
 from compiler.scalar import Apply, walk
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.steps import Bind, Fuse, Reorder, Split, Step
+from compiler.schedule.steps import Bind, Reorder, Split, Step
+from compiler.space.share import share
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.space.structure import TileAxes, crossing_axis, looks_rows_up, tile_axes
 from compiler.target import Target
@@ -109,10 +110,6 @@ def _steps(stage: str, axes: TileAxes, across: str | None, values: dict[str, Val
         Split(stage, f"{vector}.i", lanes),
         Reorder(stage, (*outer, *inner)),
     ]
-    name = outer[0]
-    for following in outer[1 : number(values, "parallel")]:
-        steps.append(Fuse(stage, name, following))
-        name = f"{name}*{following}"
-    steps.append(Bind(stage, name, LoopKind.PARALLEL))
+    steps += share(stage, outer[: max(1, number(values, "parallel"))])
     steps += [Bind(stage, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
     return [*steps, Bind(stage, inner[-1], LoopKind.VECTOR)]

@@ -7,9 +7,10 @@ over the entries of the tile are unrolled, so that the constant matrices become 
 from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
-from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Reorder, Split, Step
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.schedule.winograd import find_convolution, winograd
 from compiler.space.register_tile import RegisterTile
+from compiler.space.share import share
 from compiler.space.space import Value
 from compiler.space.structure import tile_axes
 from compiler.target import Target
@@ -74,7 +75,7 @@ class WinogradPhases:
             Reorder("data_sum", ("e0", *batch, "t0", "t1", "j0", "j1", "e1", channel)),
             *_bind("data_sum", unrolled=("j0", "j1", "e1"), vector=channel),
             *_bind("data", unrolled=("e0", "e1"), vector=f"{channel}.i"),
-            *_share("data", outer[:-1]),
+            *share("data", outer[:-1]),
         ]
 
     def _after(self) -> list[Step]:
@@ -95,20 +96,10 @@ class WinogradPhases:
             Reorder("anchor", (*batch, anchor.reduce_axes[0].name, row.name, column.name, maps)),
             *_bind("anchor", unrolled=(anchor.reduce_axes[0].name, row.name, column.name), vector=maps),
             *_bind(store.name, unrolled=inner, vector=f"{maps}.i"),
-            *_share(store.name, outer[:-1]),
+            *share(store.name, outer[:-1]),
         ]
 
 
 def _bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:
     steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
     return [*steps, Bind(stage, vector, LoopKind.VECTOR)]
-
-
-def _share(stage: str, loops: list[str]) -> list[Step]:
-    """Fuse loops, outermost first, and share them out."""
-    steps: list[Step] = []
-    name = loops[0]
-    for following in loops[1:]:
-        steps.append(Fuse(stage, name, following))
-        name = f"{name}*{following}"
-    return [*steps, Bind(stage, name, LoopKind.PARALLEL)]

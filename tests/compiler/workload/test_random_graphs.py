@@ -70,24 +70,23 @@ def graphs(draw: st.DrawFn) -> Graph:
     return InlineMovements().run(graph) if draw(st.booleans()) else graph
 
 
-@given(graphs())
-@settings(max_examples=150, deadline=None)
-def test_a_program_computes_what_its_graph_computes(graph: Graph) -> None:
+def check(graph: Graph) -> None:
+    """The Program is valid and computes the same."""
     program = partition(graph)
     verify_program(program)
     inputs = random_inputs(graph)
     actual = evaluate_program(program, inputs)
     for name, value in evaluate_graph(graph, inputs).items():
         np.testing.assert_allclose(actual[name], value, rtol=1e-9, atol=1e-9)
+
+
+@given(graphs())
+@settings(max_examples=150, deadline=None)
+def test_a_program_computes_what_its_graph_computes(graph: Graph) -> None:
+    check(graph)
 
 
 def test_an_axis_that_one_stage_stores_and_another_sums_is_split_in_both() -> None:
     b = GraphBuilder()
     grouped = b.conv(b.input("x", 1, 2, 2, 2), 4, groups=2)
-    graph = b.graph(b.conv(grouped, 1))
-    program = partition(graph)
-    verify_program(program)
-    inputs = random_inputs(graph)
-    actual = evaluate_program(program, inputs)
-    for name, value in evaluate_graph(graph, inputs).items():
-        np.testing.assert_allclose(actual[name], value, rtol=1e-9, atol=1e-9)
+    check(b.graph(b.conv(grouped, 1)))
