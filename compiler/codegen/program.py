@@ -49,14 +49,14 @@ def phase_calls(kernel: Kernel, slots: tuple[int, ...]) -> tuple[Call, ...]:
 def emit_program(calls: tuple[Call, ...]) -> str:
     """The program's IR module."""
     declared = {f"declare void @{c.symbol}({', '.join(_types(c))})" for c in calls}
-    return "\n".join([*sorted(declared), "declare void @team_barrier(ptr)", _program(calls)])
+    return "\n".join([*sorted(declared), "declare void @team_barrier(ptr, i64)", _program(calls)])
 
 
 def _program(calls: tuple[Call, ...]) -> str:
     lines = ["define void @program(ptr %team, ptr %table, i64 %id, i64 %size) {", "entry:"]
     for number, call in enumerate(calls):
         if number:
-            lines.append("  call void @team_barrier(ptr %team)")
+            lines.append("  call void @team_barrier(ptr %team, i64 %id)")
         sizes = {name: f"%n{number}.{place}" for place, (name, _) in enumerate(call.sizes)}
         for name, slot in call.sizes:
             lines.append(f"  {sizes[name]}.p = getelementptr i64, ptr %table, i64 {slot}")

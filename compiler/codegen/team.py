@@ -4,16 +4,19 @@
     i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here
     i32   team_start(team)                  make the other members; 0, or the error of pthread_create
     void  team_stop(team)                   end and join them
-    void  team_barrier(team)                for the program: every member meets here
+    void  team_barrier(team, id)            for the program: every member meets here
 
-Between runs the members spin for a bounded time, then sleep on a futex; at a barrier they do the same, for less. The
-team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
-lie on cache lines of their own. Where a Target has no threads the team is its caller alone, and has neither
-state nor a clock, hence no `program_time`.
+Between runs the members spin for a bounded time, then sleep on a futex; at a barrier they do the same, for less. They
+keep off each other's cores (`team_places`), and their caller goes on alone while another thread keeps them from
+theirs (`team_run`). The team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that
+different members write lie on cache lines of their own. Where a Target has no threads the team is its caller alone,
+and has neither state nor a clock, hence no `program_time`.
 """
 
 from __future__ import annotations
 
+from compiler.codegen.team_places import TEAM_PLACES
+from compiler.codegen.team_run import MAX_REST_NS, MIN_REST_NS, PATIENCE, SPINS_BEFORE_DOUBT, TEAM_RUN
 from compiler.errors import TargetError
 from compiler.target import Target
 
@@ -22,8 +25,8 @@ MEMBER_OFFSET = 320
 MEMBER_BYTES = 64
 SPINS_BEFORE_SLEEP = 200_000
 """A few milliseconds: waking a member that sleeps can cost half a millisecond on a virtual machine."""
-SPINS_BEFORE_BLOCK = 8_000
-"""About a tenth of a millisecond at a barrier; then the core is free, and a member that lost its own can move there."""
+SPINS_BEFORE_BLOCK = 100_000
+"""A millisecond or two at a barrier; then the core is free, and a member that lost its own can move there."""
 
 
 def team_bytes(threads: int) -> int:
@@ -57,8 +60,12 @@ def emit_team(target: Target) -> str:
         "$DECLARE_PAUSE": _PAUSE_DECLARATION[arch],
         "$SLEEP_AFTER": str(SPINS_BEFORE_SLEEP),
         "$BLOCK_AFTER": str(SPINS_BEFORE_BLOCK),
+        "$DOUBT_AFTER": str(SPINS_BEFORE_DOUBT),
+        "$MIN_REST": str(MIN_REST_NS),
+        "$MAX_REST": str(MAX_REST_NS),
+        "$PATIENCE": str(PATIENCE),
     }
-    text = _TEAM
+    text = TEAM_PLACES + _TEAM + TEAM_RUN
     for name, value in values.items():
         text = text.replace(name, value)
     return text
@@ -68,7 +75,7 @@ _WITHOUT_THREADS = ("wasm32",)
 _ALONE = """
 declare void @program(ptr, ptr, i64, i64)
 
-define void @team_barrier(ptr %team) {
+define void @team_barrier(ptr %team, i64 %id) {
   ret void
 }
 
@@ -95,7 +102,7 @@ _PAUSE_DECLARATION = {
 
 # team:   0 i32 generation | 64 i32 waiters | 128 i32 arrived | 192 i32 phase
 #         256 i32 size, 260 i32 sleepers, 264 i32 stop, 272 ptr table | 320 members of 64 bytes
-# member: 0 ptr team, 8 i64 id, 16 i64 thread
+# member: 0 ptr team, 8 i64 id, 16 i64 thread, 24 i32 core + 1, 28 i32 crowded
 _TEAM = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
@@ -104,7 +111,7 @@ declare i32 @clock_gettime(i32, ptr)
 $DECLARE_PAUSE
 declare void @program(ptr, ptr, i64, i64)
 
-define void @team_barrier(ptr %team) {
+define void @team_barrier(ptr %team, i64 %id) {
 entry:
   %size.p = getelementptr i8, ptr %team, i64 256
   %arrived.p = getelementptr i8, ptr %team, i64 128
@@ -130,21 +137,37 @@ ring:
   %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase.p, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
   ret void
 wait:
-  %spins = phi i32 [ 0, %arrive ], [ %spins.next, %again ], [ 0, %sleep ]
+  %spins = phi i32 [ 0, %arrive ], [ %spins.next, %again ], [ 0, %block ]
   $PAUSE
   %seen = load atomic i32, ptr %phase.p acquire, align 4
   %same = icmp eq i32 %seen, %phase
   br i1 %same, label %waiting, label %done
 waiting:
   %spins.next = add i32 %spins, 1
+  %doubtful = icmp eq i32 %spins.next, $DOUBT_AFTER
+  %caller = icmp eq i64 %id, 0
+  %noted = and i1 %doubtful, %caller
+  br i1 %noted, label %note, label %patient
+note:
+  %waited.p = getelementptr i8, ptr %team, i64 380
+  store i32 1, ptr %waited.p, align 4
+  br label %patient
+patient:
   %long = icmp ugt i32 %spins.next, $BLOCK_AFTER
   br i1 %long, label %sleep, label %again
 again:
   br label %wait
 sleep:
+  %user = icmp eq i64 %id, 0
+  br i1 %user, label %block, label %apart
+apart:
+  call void @member_apart(ptr %team, i64 %id)
+  br label %block
+block:
   %s0 = atomicrmw add ptr %waiters.p, i32 1 seq_cst
   %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase.p, i32 128, i32 %phase, ptr null, ptr null, i32 0)
   %s1 = atomicrmw sub ptr %waiters.p, i32 1 seq_cst
+  %core = call i32 @member_seen(ptr %team, i64 %id)
   br label %wait
 done:
   ret void
@@ -159,12 +182,16 @@ entry:
   %sleepers.p = getelementptr i8, ptr %team, i64 260
   %stop.p = getelementptr i8, ptr %team, i64 264
   %table.p = getelementptr i8, ptr %team, i64 272
+  %caller = call ptr @member_line(ptr %team, i64 0)
+  %caller.core = getelementptr i8, ptr %caller, i64 24
+  %crowded.p = getelementptr i8, ptr %member, i64 28
   br label %idle
 idle:
-  %last = phi i32 [ 0, %entry ], [ %generation, %work ]
+  %last = phi i32 [ 0, %entry ], [ %generation, %share ]
   br label %spin
 spin:
   %n = phi i32 [ 0, %idle ], [ %n.next, %again ], [ 0, %sleep ]
+  %slept = phi i1 [ false, %idle ], [ %slept, %again ], [ true, %sleep ]
   %generation = load atomic i32, ptr %team acquire, align 4
   %new = icmp ne i32 %generation, %last
   br i1 %new, label %called, label %waiting
@@ -185,11 +212,23 @@ called:
   %ends = icmp ne i32 %stop, 0
   br i1 %ends, label %finish, label %work
 work:
+  %core = call i32 @member_seen(ptr %team, i64 %id)
+  %core.caller = load atomic i32, ptr %caller.core monotonic, align 4
+  %met = icmp eq i32 %core, %core.caller
+  %crowded = load i32, ptr %crowded.p, align 4
+  %hopeful = icmp eq i32 %crowded, 0
+  %gives.way = and i1 %met, %hopeful
+  %looks = or i1 %gives.way, %slept
+  br i1 %looks, label %apart, label %share
+apart:
+  call void @member_apart(ptr %team, i64 %id)
+  br label %share
+share:
   %table = load ptr, ptr %table.p, align 8
   %size32 = load i32, ptr %size.p, align 4
   %size = zext i32 %size32 to i64
   call void @program(ptr %team, ptr %table, i64 %id, i64 %size)
-  call void @team_barrier(ptr %team)
+  call void @team_barrier(ptr %team, i64 %id)
   br label %idle
 finish:
   ret ptr null
@@ -264,50 +303,5 @@ join:
   br label %next
 done:
   ret void
-}
-
-define void @program_run(ptr %team, ptr %table) {
-entry:
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %table.p = getelementptr i8, ptr %team, i64 272
-  %size32 = load i32, ptr %size.p, align 4
-  %size = zext i32 %size32 to i64
-  %alone = icmp eq i32 %size32, 1
-  br i1 %alone, label %mine, label %call
-call:
-  store ptr %table, ptr %table.p, align 8
-  call void @call_members(ptr %team)
-  br label %mine
-mine:
-  call void @program(ptr %team, ptr %table, i64 0, i64 %size)
-  call void @team_barrier(ptr %team)
-  ret void
-}
-
-define i64 @program_time(ptr %team, ptr %table, i64 %runs) {
-entry:
-  %t0 = alloca [2 x i64], align 8
-  %t1 = alloca [2 x i64], align 8
-  %c0 = call i32 @clock_gettime(i32 1, ptr %t0)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  call void @program_run(ptr %team, ptr %table)
-  %i.next = add i64 %i, 1
-  %more = icmp slt i64 %i.next, %runs
-  br i1 %more, label %loop, label %done
-done:
-  %c1 = call i32 @clock_gettime(i32 1, ptr %t1)
-  %s0 = load i64, ptr %t0, align 8
-  %s1 = load i64, ptr %t1, align 8
-  %n0.p = getelementptr i8, ptr %t0, i64 8
-  %n1.p = getelementptr i8, ptr %t1, i64 8
-  %n0 = load i64, ptr %n0.p, align 8
-  %n1 = load i64, ptr %n1.p, align 8
-  %s = sub i64 %s1, %s0
-  %ns = mul i64 %s, 1000000000
-  %n = sub i64 %n1, %n0
-  %total = add i64 %ns, %n
-  ret i64 %total
 }
 """

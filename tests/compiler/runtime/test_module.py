@@ -193,3 +193,25 @@ def test_lookups_name_every_task() -> None:
 
 def test_time_is_positive() -> None:
     assert compiled().time_s({"x": random_input()}, 3) > 0
+
+
+def test_a_team_is_right_beside_threads_that_keep_all_cores_busy() -> None:
+    module, x, stop = compiled(2), random_input(), threading.Event()
+    right = module.run({"x": x})
+
+    def spin() -> None:
+        ones = np.ones(1 << 16)
+        while not stop.is_set():
+            ones.sum()
+
+    spinners = [threading.Thread(target=spin) for _ in range(2)]
+    for thread in spinners:
+        thread.start()
+    try:
+        for _ in range(200):
+            for name, value in module.run({"x": x}).items():
+                np.testing.assert_array_equal(value, right[name])
+    finally:
+        stop.set()
+        for thread in spinners:
+            thread.join()
