@@ -12,7 +12,7 @@ from benchmarks.ceilings import Probes
 from benchmarks.kernel_shapes import Shape
 from benchmarks.own_kernels import OwnKernels, kernel_subgraphs
 from benchmarks.torch_engine import TorchEngine
-from benchmarks.turns import Sampler, Times, take_turns, timed
+from benchmarks.turns import SETTLE_PEERS_S, SETTLE_S, Sampler, Times, take_turns, timed
 from benchmarks.work import Work, count_work
 from compiler.errors import InputError, LuthierError
 from compiler.graph.pipeline import optimise
@@ -128,7 +128,8 @@ def _measure(
         contenders |= {f"kernel {k}": s for k, s in kernels.items()}
         contenders |= {f"model {k}": timed(_runner(m, inputs)) for k, m in modules.items()}
         contenders |= {f"peer {k}": timed(e.run) for k, e in engines.items()}
-        times = take_turns(contenders, options.seconds, settle=threads > 1 and bool(engines))
+        settle_s = 0.0 if threads == 1 else SETTLE_PEERS_S if engines else SETTLE_S
+        times = take_turns(contenders, options.seconds, settle_s=settle_s)
         reference = float64_outputs(program, inputs)
         outputs = {"luthier": modules["tuned"].run(inputs), **{k: e.run() for k, e in engines.items()}}
     ceilings = probes.ceilings({k: times[f"probe {k}"].median_s for k in probes.samplers})

@@ -13,8 +13,10 @@ Sampler = Callable[[int], float]
 
 _SAMPLE_S = 0.01
 _MIN_ROUNDS, _MAX_ROUNDS = 5, 200
-_SETTLE_S = 0.1
-"""Idle threads of another engine spin for that long and take a core away."""
+SETTLE_S = 0.01
+"""Idle threads of our own teams spin for less than that after a run, and take a core away."""
+SETTLE_PEERS_S = 0.1
+"""The same of other engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,11 @@ class Times:
         return {"median_us": float(middle), "p10_us": float(low), "p90_us": float(high)}
 
 
-def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle: bool) -> dict[str, Times]:
+def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle_s: float) -> dict[str, Times]:
     """Sample all for about so long in all, and five rounds at least; the order turns by one each round.
 
-    A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle`: pause before each
-    turn, which contenders with threads of their own need.
+    A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle_s`: pause before each
+    turn, in which the idle threads of the contender before it fall asleep.
     """
     names = list(contenders)
     runs = {name: _runs(contenders[name]) for name in names}
@@ -49,8 +51,8 @@ def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle: boo
             break
         turn = number % len(names)
         for name in (*names[turn:], *names[:turn]):
-            if settle:
-                time.sleep(_SETTLE_S)
+            if settle_s:
+                time.sleep(settle_s)
             contenders[name](1)
             samples[name].append(contenders[name](runs[name]))
     return {name: Times(tuple(taken)) for name, taken in samples.items()}
