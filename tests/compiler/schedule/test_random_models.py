@@ -44,6 +44,8 @@ def check(model: onnx.ModelProto, seed: int) -> None:
     workload, threads = retyped(workload, dtype), rng.randint(1, 3)
     operands = random_operands(workload, seed)
     expected = reference_outputs(workload, operands)
+    if any(np.abs(value).max() > np.finfo(dtype.numpy).max for value in expected.values()):
+        return  # float64 holds what this type cannot
     blind = rng.random() < _BLIND
     space = build_space(workload, native_target(), threads)
     schedule = random_steps(workload, rng) if blind else space.schedule(space.sample(rng))
