@@ -369,7 +369,8 @@ def retyped(workload: Workload, dtype: DType) -> Workload:
     def literal(e: Expr) -> Expr | None:
         return Const(e.value, dtype) if isinstance(e, Const) else None
 
-    stages = tuple(replace(s, dtype=dtype, body=rewrite(s.body, literal)) for s in workload.stages)
+    bodies = (stage.rewritten(lambda body: rewrite(body, literal)) for stage in workload.stages)
+    stages = tuple(replace(stage, dtype=dtype) for stage in bodies)
     buffers = (typed(workload.operands), typed(workload.temporaries), typed(workload.outputs))
     return Workload(*buffers, stages)
 
