@@ -66,8 +66,8 @@ def drop_guards(
             return None
         layout = layouts[load.buffer]
         before, after = _reach(load, types[load.buffer].sizes, ranges)
-        covered = all(n <= have for n, have in zip(before, layout.before, strict=True)) and all(
-            n <= have for n, have in zip(after, layout.after, strict=True)
+        covered = all(n <= have for n, have in zip(before, layout.zeros_before, strict=True)) and all(
+            n <= have for n, have in zip(after, layout.zeros_after, strict=True)
         )
         return load if covered else None
 

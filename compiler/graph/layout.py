@@ -13,11 +13,16 @@ from compiler.index import Index
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`order[i]` is the logical dimension stored at position i; `before`, `after`: halo per logical dimension."""
+    """`order[i]` is the logical dimension stored at position i; `before`, `after`: border per logical dimension.
+
+    The border is a halo of zeros, but along the dimensions `inside`: there the value is part of a larger one, and what
+    surrounds it are other parts (compiler.graph.joins).
+    """
 
     order: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    inside: frozenset[int] = frozenset()
 
     @staticmethod
     def plain(rank: int) -> Layout:
@@ -32,7 +37,17 @@ class Layout:
     @property
     def has_halo(self) -> bool:
         """Whether any dimension has a border of zeros."""
-        return any(self.before) or any(self.after)
+        return any(self.zeros_before) or any(self.zeros_after)
+
+    @property
+    def zeros_before(self) -> tuple[int, ...]:
+        """Zeros that are sure to be there in front of the value, per logical dimension."""
+        return tuple(0 if d in self.inside else n for d, n in enumerate(self.before))
+
+    @property
+    def zeros_after(self) -> tuple[int, ...]:
+        """Zeros that are sure to be there behind the value, per logical dimension."""
+        return tuple(0 if d in self.inside else n for d, n in enumerate(self.after))
 
     def indices(self, logical: tuple[Index, ...]) -> tuple[Index, ...]:
         """Storage indices of the element with these logical indices."""
@@ -43,5 +58,6 @@ class Layout:
         return tuple(shape[d] + self.before[d] + self.after[d] for d in self.order)
 
     def __str__(self) -> str:
-        halo = f" halo {list(self.before)}+{list(self.after)}" if self.has_halo else ""
-        return f"order {list(self.order)}{halo}"
+        halo = f" halo {list(self.zeros_before)}+{list(self.zeros_after)}" if self.has_halo else ""
+        part = "".join(f" part of dimension {d} from {self.before[d]}" for d in sorted(self.inside))
+        return f"order {list(self.order)}{halo}{part}"

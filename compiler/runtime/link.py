@@ -95,7 +95,7 @@ class _Linker:
             return Slot("output", self._outputs.index(value))
         if value in self._inputs:
             return Slot("input", self._inputs.index(value))
-        return self._placed(value)
+        return self._placed(self._program.home(value))
 
     def _placed(self, value: str) -> Slot:
         if value in self._life_of:

@@ -103,13 +103,15 @@ def _lives(program: Program) -> list[Life]:
     numbers: dict[Hashable, int] = {}
     for time, subgraph in enumerate(program.subgraphs):
         for value in subgraph.bindings.values():
-            last[value] = time
+            last[program.home(value)] = time
         for output in subgraph.workload.outputs:
             value = subgraph.bindings[output.name]
-            first[value] = time
+            first.setdefault(program.home(value), time)
             borders[value] = _border(subgraph, output)
+    for whole in program.wholes.values():
+        borders[whole] = _border_of_whole(program, whole)
     found = []
-    for value in sorted(own & last.keys()):
+    for value in sorted({program.home(value) for value in own} & last.keys()):
         if value not in first:
             msg = f"value {value!r} is read but nothing computes it; please report the model"
             raise CompileError(msg)
@@ -128,6 +130,12 @@ def _border(subgraph: Subgraph, output: Operand) -> Hashable | None:
         return None
     symbols = tuple(subgraph.symbols.values())
     return (output.shape, output.dtype, stage.target_indices, tuple(a.extent for a in stage.axes), symbols)
+
+
+def _border_of_whole(program: Program, value: str) -> Hashable | None:
+    """The same of a value that several Subgraphs store in parts."""
+    layout, buffer = program.layouts[value], program.buffers.get(value)
+    return (layout, buffer.shape, buffer.dtype) if buffer is not None and layout.has_halo else None
 
 
 def _place_arena(lives: list[_Placed]) -> tuple[int, dict[str, Place]]:

@@ -10,7 +10,7 @@ place. A schedule may compute a row at a time, or each stage as a phase of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
@@ -40,9 +40,12 @@ class Chain:
         return self.members[-1]
 
 
-def chains(graph: Graph) -> tuple[Chain, ...]:
-    """All nodes of a Graph in chains, in the order of their last nodes; most have one member."""
-    groups = fuse(graph)
+def chains(graph: Graph, apart: Set[str] = frozenset()) -> tuple[Chain, ...]:
+    """All nodes of a Graph in chains, in the order of their last nodes; most have one member.
+
+    `apart`: nodes that stay alone.
+    """
+    groups = fuse(graph, apart)
     home = {node.output: i for i, group in enumerate(groups) for node in group.nodes}
     readers: dict[int, set[int]] = {i: set() for i in range(len(groups))}
     for value, nodes in graph.consumers().items():

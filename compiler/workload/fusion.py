@@ -10,7 +10,7 @@ readers in the same Subgraph, is decided afterwards (compiler/workload/siblings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from compiler.graph.ir import ComputeKind, Graph, Node
@@ -55,18 +55,20 @@ class FusedNodes:
         return (*self.also, FusedOutput(self.last, self.body))
 
 
-def fuse(graph: Graph) -> tuple[FusedNodes, ...]:
-    """Groups of nodes in the order of their last nodes; each node is in exactly one."""
+def fuse(graph: Graph, apart: Set[str] = frozenset()) -> tuple[FusedNodes, ...]:
+    """Groups of nodes in the order of their last nodes; each node is in one, those of `apart` alone."""
     consumers = graph.consumers()
     place = {node.output: i for i, node in enumerate(graph.nodes)}
-    inner = {v for v, readers in consumers.items() if len(readers) == 1} - set(graph.outputs)
+    inner = {v for v, readers in consumers.items() if len(readers) == 1} - set(graph.outputs) - apart
     done: dict[str, FusedNodes] = {}
     for node in graph.nodes:
         if node.compute.reducer is not None:
             done[node.output] = FusedNodes((node,), node, Load(node.output, _identity(node)))
             continue
         group = FusedNodes((node,), None, node.compute.body)
-        offered = [done[v] for v in node.compute.reads if v in inner and v in done]
+        offered = [
+            done[v] for v in node.compute.reads if v in inner and v in done and node.output not in apart
+        ]
         for producer in _by_preference(offered, place):
             joined = _join(producer, group)
             if joined is not None:

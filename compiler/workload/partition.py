@@ -13,6 +13,7 @@ from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.drop_unit_reductions import DropUnitReductions
 from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.ir import Graph
+from compiler.graph.joins import place_parts
 from compiler.graph.printer import graph_text
 from compiler.graph.verify import verify_graph
 from compiler.passes import Pass, run_passes
@@ -42,9 +43,12 @@ def partition(graph: Graph) -> Program:
     """
     interface = graph.types()
     graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
-    storage = Storage(graph.types(), assign_layouts(graph), _bounds(graph))
-    joined = merge_siblings(join_products(chains(graph), graph), graph, storage.layouts)
-    subgraphs = tuple(_subgraph(chain, storage) for chain in joined)
+    placement = place_parts(graph, assign_layouts(graph))
+    storage = Storage(graph.types(), placement.layouts, _bounds(graph))
+    stored_by_parts = frozenset(placement.wholes.values())
+    found = join_products(chains(graph, stored_by_parts), graph)
+    joined = merge_siblings(found, graph, storage.layouts)
+    subgraphs = tuple(_subgraph(c, storage) for c in joined if c.last.last.output not in stored_by_parts)
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}
     stored = dict.fromkeys([*graph.inputs, *(value for s in subgraphs for value in s.bindings.values())])
     stored_values = [value for value in stored if value not in graph.constants]
@@ -56,6 +60,7 @@ def partition(graph: Graph) -> Program:
         constants={value: array for value, array in graph.constants.items() if value in used},
         subgraphs=subgraphs,
         layouts={value: storage.layouts[value] for value in stored_values},
+        wholes=placement.wholes,
     )
 
 

@@ -38,6 +38,8 @@ class Program:
         buffers: how each value lies in memory (storage extents, halo included), constants excluded.
         constants: by value name, row-major and read-only.
         layouts: of every value in `buffers`; a halo must be zero whenever the value is read, and no kernel stores it.
+        wholes: the value of which each part is one: it lies in the memory of the whole, which nobody computes but its
+            parts. A whole may be part of another.
         symbols: of the extents of inputs; a static model has none.
     """
 
@@ -48,4 +50,11 @@ class Program:
     constants: Mapping[str, np.ndarray]
     subgraphs: tuple[Subgraph, ...]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    wholes: Mapping[str, str] = field(default_factory=dict)
     symbols: tuple[Symbol, ...] = ()
+
+    def home(self, value: str) -> str:
+        """The value in whose memory this one lies; most are their own."""
+        while value in self.wholes:
+            value = self.wholes[value]
+        return value

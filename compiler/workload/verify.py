@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 from compiler.errors import CompileError
 from compiler.graph.verify import guarded_loads, narrowed, stray_lookup
@@ -51,18 +51,27 @@ def verify_program(program: Program) -> None:
         CompileError: the first rule that is broken; it is a bug of the compiler.
     """
     ready = {*program.inputs, *program.constants}
+    parts: dict[str, list[str]] = {}
+    for part, whole in program.wholes.items():
+        parts.setdefault(whole, []).append(part)
     for subgraph in program.subgraphs:
         verify_workload(subgraph.workload)
         _verify_bindings(subgraph, program)
         bound = subgraph.bindings
         for operand in subgraph.workload.operands:
             value = bound[operand.name]
-            _require(value in ready, f"{subgraph.name} reads {value} before it is written")
+            _require(_is_ready(value, ready, parts), f"{subgraph.name} reads {value} before it is written")
         written = {bound[operand.name] for operand in subgraph.workload.outputs}
         _require(not written & ready, f"{subgraph.name} stores {sorted(written & ready)} again")
         ready |= written
     missing = program.outputs.keys() - ready
     _require(not missing, f"nothing computes the outputs {sorted(missing)}")
+
+
+def _is_ready(value: str, ready: Set[str], parts: Mapping[str, Sequence[str]]) -> bool:
+    if value in parts:
+        return all(_is_ready(part, ready, parts) for part in parts[value])
+    return value in ready
 
 
 def _verify_bindings(subgraph: Subgraph, program: Program) -> None:
