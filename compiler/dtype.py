@@ -25,6 +25,9 @@ class DType(enum.Enum):
     I64 = "i64"
     BOOL = "bool"
 
+    # By identity, in C: members are looked up in tables at every instruction that is emitted.
+    __hash__ = object.__hash__
+
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy type with the same bytes."""
@@ -33,12 +36,12 @@ class DType(enum.Enum):
     @property
     def size_bytes(self) -> int:
         """Bytes of one element."""
-        return int(self.numpy.itemsize)
+        return _SIZE_BYTES[self]
 
     @property
     def is_float(self) -> bool:
         """Whether arithmetic on it is floating point."""
-        return self in (DType.F32, DType.F64, DType.F16, DType.BF16)
+        return self in _FLOATS
 
     @property
     def is_integer(self) -> bool:
@@ -83,4 +86,6 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.I64: np.dtype(np.int64),
     DType.BOOL: np.dtype(np.bool_),
 }
+_SIZE_BYTES = {dtype: int(kind.itemsize) for dtype, kind in _NUMPY.items()}
+_FLOATS = frozenset({DType.F32, DType.F64, DType.F16, DType.BF16})
 _FROM_NUMPY: dict[np.dtype[np.generic], DType] = {kind: dtype for dtype, kind in _NUMPY.items()}

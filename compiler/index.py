@@ -151,18 +151,28 @@ class Index:
 
     def substitute(self, bindings: Mapping[str, Index]) -> Index:
         """Replace names, those of lookups too; the same object comes back when none of them occurs."""
-        if not any(not isinstance(a, str) or a in bindings for a, _ in self.terms):
+        for atom, _ in self.terms:
+            if not isinstance(atom, str) or atom in bindings:
+                break
+        else:
             return self
-        total = Index((), self.const)
+        terms: list[tuple[Atom, int]] = []
+        const = self.const
         for atom, coefficient in self.terms:
-            if isinstance(atom, str | LookedUp):
-                replaced = bindings.get(atom if isinstance(atom, str) else atom.name)
-                total += Index(((atom, coefficient),)) if replaced is None else replaced * coefficient
+            if isinstance(atom, str):
+                new = bindings.get(atom)
+            elif isinstance(atom, LookedUp):
+                new = bindings.get(atom.name)
             elif isinstance(atom, FloorDiv):
-                total += (atom.value.substitute(bindings) // atom.divisor) * coefficient
+                new = atom.value.substitute(bindings) // atom.divisor
             else:
-                total += (atom.value.substitute(bindings) % atom.divisor) * coefficient
-        return total
+                new = atom.value.substitute(bindings) % atom.divisor
+            if new is None:
+                terms.append((atom, coefficient))
+            else:
+                terms += [(a, c * coefficient) for a, c in new.terms]
+                const += new.const * coefficient
+        return Index.sum(terms, const)
 
     def bounds(self, ranges: Ranges) -> tuple[int, int]:
         """Smallest and largest value (both included) while each name runs over its range."""
@@ -175,6 +185,11 @@ class Index:
 
     def simplify(self, ranges: Ranges) -> Index:
         """Drop quotients and remainders that the ranges make trivial, and names that can only be 0."""
+        for atom, _ in self.terms:
+            if not isinstance(atom, str) or ranges.get(atom) == 1:
+                break
+        else:
+            return self
         total = Index((), self.const)
         for atom, coefficient in self.terms:
             total += _simplify_atom(atom, ranges) * coefficient

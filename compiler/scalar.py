@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, Union, assert_never
 
 import numpy as np
@@ -254,11 +255,16 @@ def map_indices(expr: Expr, function: Callable[[Index], Index]) -> Expr:
 
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, Load):
-            return Load(e.buffer, tuple(function(i) for i in e.indices))
+            indices = tuple([function(i) for i in e.indices])
+            return None if all(map(is_, indices, e.indices)) else Load(e.buffer, indices)
         if isinstance(e, Pick):
-            return Pick(e.values, function(e.index), e.dtype)
+            index = function(e.index)
+            return None if index is e.index else Pick(e.values, index, e.dtype)
         if isinstance(e, Guard):
-            bounds = tuple(Bound(function(b.index), b.low, b.high) for b in e.bounds)
+            new = [function(b.index) for b in e.bounds]
+            if all(index is b.index for index, b in zip(new, e.bounds, strict=True)):
+                return None
+            bounds = tuple(Bound(index, b.low, b.high) for index, b in zip(new, e.bounds, strict=True))
             return Guard(bounds, e.inside, e.outside)
         return None
 

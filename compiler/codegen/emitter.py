@@ -2,26 +2,49 @@
 
 Text is several times faster to make than an object per instruction, and LLVM parses a kernel in under a millisecond.
 Values made in an enclosing region are remembered, so that unrolled copies share loads, addresses and broadcasts.
+Addresses are made as far out as their operands allow, and loops carry pointers along, one addition per iteration: LLVM
+then has little left to share or to reduce, which is where its time went.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_SAME = "@llvm.strip.invariant.group.p0"
+"""Gives its argument back, and is gone before instructions are selected. Loop strength reduction does not look through
+it, and so leaves a pointer that a loop carries as it is, instead of searching for a better form among thousands."""
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A loop that is open: where it starts to count, and the pointers that move with it."""
+
+    first: str
+    phis: list[tuple[str, str, str]] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
 
 
 class Emitter:
     """Collects the body of one function."""
 
-    def __init__(self, prefix: str = "") -> None:
-        """Start in the entry block; `prefix`: of all names, where several emitters write one function."""
-        self._prefix = prefix
+    def __init__(self, prefix: str = "", *, carried: bool = True) -> None:
+        """Start in the entry block.
+
+        `prefix`: of all names, where several emitters write one function. `carried`: whether loops carry pointers
+        along; without, an address is computed from the loop's index each time.
+        """
+        self._prefix, self._carried = prefix, carried
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.declarations: set[str] = set()
         self.block = "entry"
         self._count = 0
         self._known: list[dict[Hashable, str]] = [{}]
+        self._heads: list[list[str]] = [[]]
+        self._levels: dict[str, int] = {}
+        self._loops: dict[str, _Loop] = {}
         self._slots: dict[str, str] = {}
         self._unwritten: dict[str, str] = {}
 
@@ -79,10 +102,67 @@ class Emitter:
     def region(self) -> Iterator[None]:
         """A loop body or branch: what is remembered inside is forgotten after it."""
         self._known.append({})
+        self._heads.append([])
+        place = len(self.lines)
+        self.lines.append("")
         try:
             yield
         finally:
             self._known.pop()
+            self.lines[place : place + 1] = ["\n".join(h)] if (h := self._heads.pop()) else []
+
+    @property
+    def head(self) -> list[str]:
+        """Instructions of the function's start."""
+        return self._heads[0]
+
+    def starts(self, name: str) -> None:
+        """The value is there from the start of the region on."""
+        self._levels[name] = len(self._heads) - 1
+
+    def level(self, name: str) -> int:
+        """Region at whose start the value is there; the present one, where it is not known."""
+        return self._levels.get(name, len(self._heads))
+
+    def early(self, text: str, *operands: str, hint: str = "x") -> str:
+        """A value without effects, made once at the start of the outermost region in which its operands are known."""
+        known = self.remembered(text)
+        if known is not None:
+            return known
+        level = max(self.level(operand) for operand in operands)
+        if level == len(self._heads):
+            return self.remember(text, self.value(text, hint))
+        result = self.name(hint)
+        self._heads[level].append(f"  {result} = {text}")
+        self._levels[result] = level
+        self._known[level][text] = result
+        return result
+
+    def moving(self, pointer: str, index: str, step: int) -> str | None:
+        """`pointer + index * step` bytes, carried from iteration to iteration; None where no open loop counts so."""
+        loop = self._loops.get(index) if self._carried else None
+        if loop is None or self.level(pointer) >= self.level(index):
+            return None
+        key = ("moving", pointer, index, step)
+        known = self.remembered(key)
+        if known is not None:
+            return known
+        start = pointer
+        if loop.first != "0":
+            distance = self.early(f"mul nsw i64 {loop.first}, {step}", loop.first)
+            start = self.early(
+                f"getelementptr i8, ptr {pointer}, i64 {distance}", pointer, distance, hint="p"
+            )
+        self.declarations.add(f"declare ptr {_SAME}(ptr)")
+        moving, same, following = self.name("p"), self.name("same"), self.name("next")
+        loop.phis.append((moving, start, following))
+        loop.steps += [
+            f"  {same} = call ptr {_SAME}(ptr {moving})",
+            f"  {following} = getelementptr i8, ptr {same}, i64 {step}",
+        ]
+        level = self._levels[moving] = self._levels[index]
+        self._known[level][key] = moving
+        return moving
 
     def label(self, hint: str) -> str:
         """A fresh block label."""
@@ -116,9 +196,17 @@ class Emitter:
         self.start_block(head)
         index, following, phi = self.name("i"), self.name("next"), len(self.lines)
         self.lines.append("")
+        loop = self._loops[index] = _Loop(first, [])
         with self.region():
+            self.starts(index)
             yield index
-        self.emit(f"{following} = add nuw nsw i64 {index}, 1")
-        self.lines[phi] = f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"
+        del self._loops[index]
+        self.lines += [f"  {following} = add nuw nsw i64 {index}, 1", *loop.steps]
+        phis = [f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"]
+        phis += [
+            f"  {p} = phi ptr [ {start}, %{before} ], [ {step}, %{self.block} ]"
+            for p, start, step in loop.phis
+        ]
+        self.lines[phi] = "\n".join(phis)
         self.branch_if(self.value(f"icmp slt i64 {following}, {stop}"), head, after)
         self.start_block(after)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compiler.codegen.emitter import Emitter
 from compiler.errors import CompileError
 from compiler.index import Atom, FloorDiv, Index, LookedUp
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(NamedTuple):
     """`const + lane * l + sum(coefficient * atom)`; atoms are names of loops, or SSA values of quotients."""
 
     terms: tuple[tuple[Atom, int], ...]
@@ -45,6 +44,21 @@ class Indices:
             yield
         finally:
             del self._numbers[name], self._copies[name]
+
+    @contextmanager
+    def unrolled(self, name: str, copies: int) -> Iterator[Iterable[None]]:
+        """Yields an iterable over the copies of a loop: the name is the copy's number in each."""
+
+        def copy() -> Iterator[None]:
+            for self._numbers[name] in range(copies):
+                yield
+
+        self._copies[name] = copies
+        try:
+            yield copy()
+        finally:
+            del self._copies[name]
+            self._numbers.pop(name, None)
 
     def place_in_block(self, prepared: Linear, length: int) -> int | None:
         """Where an unrolled loop that moves the expression by one stands in its aligned block of `length` values.
@@ -131,17 +145,23 @@ class Indices:
 
     def resolve(self, prepared: Linear) -> Linear:
         """Fold numbers, and set the lane's coefficient apart."""
-        const, lane, terms = prepared.const, 0, []
-        for part, coefficient in prepared.terms:
-            atom = self._looked_up(part) if isinstance(part, LookedUp) else part
-            if not isinstance(atom, str):
-                number = self._quotient(atom)
+        parts, const, lane = prepared
+        numbers = self._numbers
+        terms: list[tuple[Atom, int]] = []
+        for part, coefficient in parts:
+            if isinstance(part, str):
+                atom = part
+            elif isinstance(part, LookedUp):
+                atom = self._looked_up(part)
+            else:
+                number = self._quotient(part)
                 if isinstance(number, int):
                     const += coefficient * number
                 else:
                     terms.append((number, coefficient))
-            elif atom in self._numbers:
-                const += coefficient * self._numbers[atom]
+                continue
+            if atom in numbers:
+                const += coefficient * numbers[atom]
             elif atom == self._lane_name:
                 lane += coefficient
             else:
@@ -153,11 +173,25 @@ class Indices:
         if not linear.terms:
             return linear.const + plus
         total = ""
-        for atom, coefficient in linear.terms:
-            term = str(atom) if coefficient == 1 else self._cached(f"mul nsw i64 {atom}, {coefficient}")
-            total = term if not total else self._cached(f"add nsw i64 {total}, {term}")
+        for atom, coefficient in sorted(linear.terms, key=lambda term: self._out.level(str(term[0]))):
+            term = self.times(str(atom), coefficient)
+            total = term if not total else self._out.early(f"add nsw i64 {total}, {term}", total, term)
         offset = linear.const + plus
-        return total if not offset else self._cached(f"add nsw i64 {total}, {offset}")
+        return total if not offset else self._out.early(f"add nsw i64 {total}, {offset}", total)
+
+    def times(self, atom: str, factor: int) -> str:
+        """A multiple of an SSA value."""
+        return atom if factor == 1 else self._out.early(f"mul nsw i64 {atom}, {factor}", atom)
+
+    def moved(self, pointer: str, atom: str, step: int) -> str:
+        """The pointer, `atom * step` bytes on: in step with the loop where the atom counts one."""
+        moving = self._out.moving(pointer, atom, step)
+        if moving is not None:
+            return moving
+        distance = self.times(atom, step)
+        return self._out.early(
+            f"getelementptr i8, ptr {pointer}, i64 {distance}", pointer, distance, hint="p"
+        )
 
     def _looked_up(self, found: LookedUp) -> str:
         """The name, or the SSA value of the lane at hand; raises LaneDependent where there are several lanes."""
@@ -182,7 +216,7 @@ class Indices:
         if isinstance(number, int):
             return number // atom.divisor if isinstance(atom, FloorDiv) else number % atom.divisor
         word = "udiv" if isinstance(atom, FloorDiv) else "urem"
-        return self._cached(f"{word} i64 {number}, {atom.divisor}")
+        return self._out.early(f"{word} i64 {number}, {atom.divisor}", number)
 
     def _cached(self, text: str) -> str:
         known = self._out.remembered(text)

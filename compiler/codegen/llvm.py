@@ -10,10 +10,10 @@ import llvmlite.binding as llvm
 from compiler.errors import CompileError, TargetError
 from compiler.target import Target
 
-PASSES = ("sroa", "new_gvn", "instruction_combine", "simplify_cfg")
-"""All that our IR needs: registers out of stack slots, common addresses, clean-up. The nest is unrolled and vectorised
-already, and the back end hoists and strength-reduces by itself; LLVM's full pipeline takes twice as long for code that
-runs no faster."""
+PASSES = ("sroa", "simplify_cfg")
+"""All that our IR needs: registers out of stack slots, and blocks joined. The nest is unrolled and vectorised already,
+and an Emitter makes each address once, outside the loops that do not move it. Value numbering and combining found
+nothing that made code faster, and took as long as all the rest of this together; LLVM's full pipeline takes longer."""
 
 
 def emit_object(ir: str, target: Target) -> bytes:

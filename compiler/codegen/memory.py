@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
@@ -89,7 +88,7 @@ class Memory:
         place = self._indices.place_in_block(self._linear[id(load)][1], lanes)
         if place is None or lanes < 2 or buffer.name in self._written:
             return None
-        start = replace(linear, const=linear.const - place)
+        start = linear._replace(const=linear.const - place)
         key = ("column", buffer.name, start, active)
         if self._out.remembered((*key, place)) is None:
             kind = llvm_type(buffer.dtype, lanes)
@@ -212,18 +211,17 @@ class Memory:
         return self._masked_load(buffer, pointer, self._lane_mask(self._indices.active), "zeroinitializer")
 
     def _pointer(self, buffer: Buffer, linear: Linear) -> str:
+        size = buffer.dtype.size_bytes
         key = ("pointer", buffer.name, linear.terms)
-        element = llvm_type(buffer.dtype, 0)
         base = self._out.remembered(key)
         if base is None:
             base = self._pointers[buffer.name]
-            if linear.terms:
-                offset = self._indices.number(Linear(linear.terms, 0, 0), 0)
-                base = self._out.value(f"getelementptr {element}, ptr {base}, i64 {offset}", "p")
+            for atom, coefficient in sorted(linear.terms, key=lambda term: self._out.level(str(term[0]))):
+                base = self._indices.moved(base, str(atom), coefficient * size)
             self._out.remember(key, base)
         if not linear.const:
             return base
-        return self._out.value(f"getelementptr {element}, ptr {base}, i64 {linear.const}", "p")
+        return self._out.value(f"getelementptr i8, ptr {base}, i64 {linear.const * size}", "p")
 
     def _slot(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         if linear.terms or linear.lane not in (0, 1):

@@ -54,13 +54,18 @@ def emit_nest(nest: LoopNest, target: Target) -> str:
 class _Phase:
     def __init__(self, nest: LoopNest, target: Target, body: Stmt, own: Mapping[str, str]) -> None:
         self._nest, self._target = nest, target
-        self._out = Emitter()
+        # LLVM finds the address space of a pointer that a grid's loop computes, not of one that it carries along.
+        self._out = Emitter(carried=not target.grid_threads)
         self._pointers = {b.name: f"%arg{i}" for i, b in enumerate(nest.params)}
+        for pointer in self._pointers.values():
+            self._out.starts(pointer)
         self._pointers |= {b.name: self._local(b, target) for b in nest.buffers if b.scope == "local"}
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
         self._values = Values(self._out, target, nest.by_name, {**self._pointers, **own}, written)
         self._sizes = {symbol.name: f"%size{i}" for i, symbol in enumerate(nest.symbols)}
-        self._stores: dict[int, tuple[Store, Load]] = {}
+        for size in self._sizes.values():
+            self._out.starts(size)
+        self._stores: dict[int, _Place] = {}
         self._loops = 0
 
     @property
@@ -83,7 +88,7 @@ class _Phase:
         ]
         params += [f"i64 {ssa}" for ssa in self._sizes.values()]
         head = f"{entry.head(symbol, params, body)} {{\nentry:"
-        return "\n".join([head, *self._out.allocas, *self._out.lines, "}"])
+        return "\n".join([head, *self._out.allocas, *self._out.head, *self._out.lines, "}"])
 
     def _walker(self) -> Walker:
         indices = self._values.indices
@@ -163,8 +168,8 @@ class _Phase:
         if not isinstance(stop, int):
             msg = f"unrolled loop {stmt.var} has an extent that is only known at run time"
             raise CompileError(msg)
-        for value in range(stop):
-            with self._values.indices.constant(stmt.var, value, stop):
+        with self._values.indices.unrolled(stmt.var, stop) as copies:
+            for _ in copies:
                 self._statement(stmt.body)
 
     def _vector(self, stmt: For) -> None:
@@ -215,9 +220,22 @@ class _Phase:
         out.start_block(merge)
 
     def _store(self, stmt: Store) -> None:
-        _, place = self._stores.setdefault(id(stmt), (stmt, Load(stmt.buffer, stmt.indices)))
+        known = self._stores.get(id(stmt))
+        if known is None:
+            known = self._stores[id(stmt)] = _Place(stmt)
         match stmt.value:
-            case Apply(op, (Load() as old, term)) if old == place and self._values.same_in_all_lanes(place):
-                self._values.combine_lanes(op, place, term)
+            case Apply("add", (_, term)) if known.combines and self._values.vanishes(term):
+                pass
+            case Apply(op, (_, term)) if known.combines and self._values.same_in_all_lanes(known.place):
+                self._values.combine_lanes(op, known.place, term)
             case _:
-                self._values.store(place, self._values.value(stmt.value))
+                self._values.store(known.place, self._values.value(stmt.value))
+
+
+class _Place:
+    """Where a statement stores, and whether it changes what is there; found once, however often it is unrolled."""
+
+    def __init__(self, stmt: Store) -> None:
+        self.stmt = stmt  # held, for it is known by its id
+        self.place = Load(stmt.buffer, stmt.indices)
+        self.combines = isinstance(stmt.value, Apply) and stmt.value.args[0] == self.place

@@ -51,5 +51,6 @@ class TeamEntry:
         else:
             var, inner = "", body
         out = walker.out
+        out.starts("%begin")
         with out.loop("%begin", "%end", runs=False) as index, walker.indices.variable(var, index):
             walker.statement(inner)

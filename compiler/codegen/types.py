@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,13 +40,13 @@ _FLOAT_INTRINSICS: Mapping[str, str] = {
 }
 
 
+@cache
 def llvm_type(dtype: DType, lanes: int) -> str:
     """`float`, or `<16 x float>` where lanes > 0."""
     return f"<{lanes} x {SCALAR[dtype]}>" if lanes else SCALAR[dtype]
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """An SSA value (or literal); lanes 0 for a scalar."""
 
     text: str

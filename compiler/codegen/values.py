@@ -108,14 +108,14 @@ class Values:
             raise CompileError(msg)
         return pick.values[place]
 
-    def _vanishes(self, product: Expr) -> bool:
+    def vanishes(self, product: Expr) -> bool:
         """Whether a product has a picked 0 among its factors."""
         if isinstance(product, Pick):
             return self._entry(product) == 0
-        return isinstance(product, Apply) and product.op == "mul" and any(map(self._vanishes, product.args))
+        return isinstance(product, Apply) and product.op == "mul" and any(map(self.vanishes, product.args))
 
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
-        if op == "add" and self._vanishes(args[1]):
+        if op == "add" and self.vanishes(args[1]):
             return self.value(args[0])
         if op == "add" and self._has_fma:
             for addend, product in (args, args[::-1]):

@@ -106,7 +106,7 @@ def simplify_value(value: Expr, ranges: Mapping[str, int]) -> Expr:
 
     simplified = map_indices(value, lambda i: i.simplify(ranges))
     simplified = rewrite(simplified, rule)
-    return value if simplified == value else simplified
+    return value if simplified is value or simplified == value else simplified
 
 
 def _for(stmt: For, ranges: Mapping[str, int]) -> Stmt:
