@@ -22,7 +22,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import NoSource, ScheduleSource
 from compiler.schedule.steps import Algorithm
 from compiler.space.rules import build_space
-from compiler.space.space import SearchSpace
+from compiler.space.space import SearchSpace, Value
 from compiler.target import Target, usable_cores
 from compiler.workload.program import Program
 from luthier.bench.engines import PEERS, Arrays, Engine
@@ -99,11 +99,18 @@ def _tuned(
 
 def direct_only(space: SearchSpace) -> SearchSpace:
     """The schedules of a space that do every multiplication of the definition."""
+    starts = [a for a in (space.default, *space.starts) if _is_direct(space.values(a))]
     return replace(
         space,
-        legal=lambda values: values.get("algorithm", _DIRECT) == _DIRECT and space.legal(values),
-        starts=tuple(a for a in space.starts if space.values(a).get("algorithm", _DIRECT) == _DIRECT),
+        default=starts[0],
+        legal=lambda values: _is_direct(values) and space.legal(values),
+        starts=tuple(starts[1:]),
     )
+
+
+def _is_direct(values: Mapping[str, Value]) -> bool:
+    winograd = str(values.get("instruction", _DIRECT)).startswith("winograd")
+    return values.get("algorithm", _DIRECT) == _DIRECT and not winograd
 
 
 def _measure(

@@ -18,15 +18,19 @@ class Transform:
     """A linear map over the innermost dimension of a constant, computed in float64 before the first run.
 
     result[..., k] = sum_j matrix[k][j] * source[..., j], the source taken in the given shape.
+
+    Attributes:
+        dtype: element type of the result; None for the source's own.
     """
 
     shape: tuple[int, ...]
     matrix: tuple[tuple[float, ...], ...]
+    dtype: DType | None = None
 
     def apply(self, array: np.ndarray) -> np.ndarray:
-        """The transformed array, in the source's type."""
+        """The transformed array."""
         result = array.reshape(self.shape).astype(np.float64) @ np.array(self.matrix, np.float64).T
-        return np.ascontiguousarray(result.astype(array.dtype))
+        return np.ascontiguousarray(result.astype(array.dtype if self.dtype is None else self.dtype.numpy))
 
 
 @dataclass(frozen=True, slots=True)

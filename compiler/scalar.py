@@ -131,6 +131,7 @@ OPS: Mapping[str, ScalarOp] = {
     "sub": ScalarOp(2, np.subtract),
     "mul": ScalarOp(2, np.multiply),
     "div": ScalarOp(2, elementary.divide),
+    "shift_right": ScalarOp(2, np.right_shift),  # of signed whole numbers
     "max": ScalarOp(2, np.maximum),
     "min": ScalarOp(2, np.minimum),
     "neg": ScalarOp(1, np.negative),

@@ -114,6 +114,7 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         "transform": None
         if transform is None
         else [list(transform.shape), [list(r) for r in transform.matrix]],
+        "transformed": None if transform is None or transform.dtype is None else transform.dtype.value,
         "dtype": None if packing.dtype is None else packing.dtype.value,
     }
 
@@ -122,7 +123,9 @@ def _packing_from_json(data: Any) -> Packing:
     transform = None
     if data["transform"] is not None:
         shape, matrix = data["transform"]
-        transform = Transform(tuple(shape), tuple(tuple(float(v) for v in row) for row in matrix))
+        rows = tuple(tuple(float(v) for v in row) for row in matrix)
+        kind = data.get("transformed")
+        transform = Transform(tuple(shape), rows, None if kind is None else DType(kind))
     coefficients = tuple(tuple(row) for row in data["coefficients"])
     dtype = None if data.get("dtype") is None else DType(data["dtype"])
     return Packing(str(data["source"]), tuple(data["shape"]), coefficients, transform, dtype)

@@ -28,7 +28,7 @@ _SHORT_FLOATS: Mapping[DType, str] = {DType.F16: "H", DType.BF16: "R"}
 """LLVM writes the bits of these with a letter in front."""
 
 _FLOAT_BINARY: Mapping[str, str] = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INT_BINARY: Mapping[str, str] = {"add": "add", "sub": "sub", "mul": "mul"}
+_INT_BINARY: Mapping[str, str] = {"add": "add", "sub": "sub", "mul": "mul", "shift_right": "ashr"}
 _FLOAT_INTRINSICS: Mapping[str, str] = {
     "max": "maximum",
     "min": "minimum",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from math import lcm
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -42,6 +43,23 @@ def cook_toom(m: int, r: int) -> CookToom:
     data = [_polynomial([q for q in points if q != p], n) for p in points]
     data.append(_polynomial(list(points), n))
     return CookToom(_matrix(output), _matrix(taps), _matrix(data))
+
+
+@cache
+def whole(matrices: CookToom) -> tuple[CookToom, int]:
+    """Matrices of whole numbers, and the factor by which what they compute is too large.
+
+    Each row of G is multiplied by its denominators, and the column of A^T that it meets by what is missing from those
+    of all rows. Raises ValueError where B^T has fractions.
+    """
+    own = [lcm(*(x.denominator for x in row)) for row in matrices.filter]
+    factor = lcm(*own)
+    if any(x.denominator != 1 for row in (*matrices.data, *matrices.output) for x in row):
+        msg = f"no matrices of whole numbers with {len(own)} points"
+        raise ValueError(msg)
+    taps = [[x * d for x in row] for row, d in zip(matrices.filter, own, strict=True)]
+    output = [[x * (factor // d) for x, d in zip(row, own, strict=True)] for row in matrices.output]
+    return CookToom(_matrix(output), _matrix(taps), matrices.data), factor
 
 
 @cache

@@ -1,23 +1,27 @@
 """Winograd: a convolution with stride 1 as transforms of small tiles and a batch of matrix products.
 
     t0[h, w, n] = sum(i, j, c) x[h + i, w + j, c] * k[n, c, i, j]                          k: r x r taps
-    →  data[e, t, c]    = sum(j) B^T[e, j] * x[m*t0 + j0, m*t1 + j1, c]                    t = (t0, t1): a tile
-       product[e, t, n] = sum(c) data[e, t, c] * (G k)[n, c, e]                            e: (m + r - 1)^2 entries
+    →  tiles[e, t, c]   = sum(j) B^T[e, j] * x[m*t0 + j0, m*t1 + j1, c]                    t = (t0, t1): a tile
+       product[e, t, n] = sum(c) tiles[e, t, c] * (G k)[n, c, e]                           e: (m + r - 1)^2 entries
        t0[h, w, n]      = sum(e) A^T[(h % m, w % m), e] * product[e, (h // m, w // m), n]
 
 The products need (m + r - 1)^2 multiplications where the direct form needs m^2 r^2. Each transform is a sum into a
 temporary and a map that stores it, like every other reduction; the constant G k is computed once, in float64.
+
+Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.packing import Transform
-from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, Pick
-from compiler.schedule.cook_toom import CookToom, cook_toom, kronecker
+from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Pick, rewrite
+from compiler.schedule.cook_toom import Matrix, kronecker
+from compiler.schedule.winograd_types import WinogradTypes, float_types, whole_types
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
 
@@ -27,6 +31,7 @@ class Convolution:
     """The parts of a convolution that Winograd's algorithm applies to.
 
     Attributes:
+        stage: the convolution; what stands before it are copies of its data.
         data, taps: the two loads of the product.
         rows: (spatial axis, window axis) of both window dimensions, in the order in which the taps store them.
         channel: the other reduction axis.
@@ -34,6 +39,7 @@ class Convolution:
         batch: spatial axes that are neither; only these may be symbolic.
     """
 
+    stage: Stage
     data: Load
     taps: Load
     rows: tuple[tuple[Axis, Axis], tuple[Axis, Axis]]
@@ -43,18 +49,28 @@ class Convolution:
 
 
 def find_convolution(workload: Workload) -> Convolution | None:
-    """The convolution, where the first stage is one with stride 1, no dilation and square taps."""
-    stage = workload.stages[0]
-    match stage.body:
-        case Apply("mul", (Load() as a, Load() as b)) if stage.reducer == "sum":
-            pass
-        case _:
-            return None
+    """The convolution, where the first stage that reduces is one with stride 1, no dilation and square taps."""
+    stage = next((s for s in workload.stages if s.reducer is not None), None)
+    if stage is None or stage.reducer != "sum" or not isinstance(stage.body, Apply) or stage.body.op != "mul":
+        return None
+    whole = stage.dtype.is_integer
+    plain = [e.value if whole and isinstance(e, Cast) else e for e in stage.body.args]
     constants = {o.name for o in workload.operands if o.constant}
-    for data, taps in ((a, b), (b, a)):
+    for data, taps in (plain, plain[::-1]):
+        if not isinstance(data, Load) or not isinstance(taps, Load):
+            return None
         if taps.buffer in constants and data.buffer not in constants:
             return _match(workload, stage, data, taps)
     return None
+
+
+def winograd_types(workload: Workload, found: Convolution, m: int) -> WinogradTypes:
+    """The matrices and element types; raises ValueError where there are none."""
+    taps, data = (workload.buffers[load.buffer] for load in (found.taps, found.data))
+    size = found.rows[0][1].size
+    if found.stage.dtype.is_float:
+        return float_types(m, size, found.stage.dtype)
+    return whole_types(m, size, found.stage.dtype, data.dtype, taps, found.channel.size)
 
 
 def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
@@ -64,11 +80,11 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
         msg = "winograd needs a convolution with stride 1, no dilation and square taps of a constant"
         raise ScheduleError(msg)
     try:
-        matrices = cook_toom(parameters[0], found.rows[0][1].size)
+        types = winograd_types(workload, found, parameters[0])
     except ValueError as error:
         msg = f"winograd has {error}; choose a smaller tile"
         raise ScheduleError(msg) from error
-    return _Rewriting(workload, found, parameters[0], matrices).workload()
+    return _Rewriting(workload, found, parameters[0], types).workload()
 
 
 def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolution | None:
@@ -93,7 +109,7 @@ def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolut
     both = ((rows[0], first), (rows[1], second))
     if any(a.extent.constant is None for pair in both for a in pair):
         return None
-    return Convolution(data, taps, both, reduces[str(lead[0])], spatial[str(maps[0])], batch)
+    return Convolution(stage, data, taps, both, reduces[str(lead[0])], spatial[str(maps[0])], batch)
 
 
 def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> Axis | None:
@@ -109,9 +125,9 @@ def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> Axis | None:
 
 
 class _Rewriting:
-    def __init__(self, workload: Workload, found: Convolution, m: int, matrices: CookToom) -> None:
-        self.workload_, self.found, self.m, self.matrices = workload, found, m, matrices
-        self.dtype = workload.stages[0].dtype
+    def __init__(self, workload: Workload, found: Convolution, m: int, types: WinogradTypes) -> None:
+        self.workload_, self.found, self.m, self.types = workload, found, m, types
+        self.matrices, self.dtype = types.matrices, found.stage.dtype
         self.n = m + found.rows[0][1].size - 1
         (row, _), (column, _) = found.rows
         self.tiles = (-(-row.size // m), -(-column.size // m))
@@ -125,8 +141,9 @@ class _Rewriting:
             *(n for n, i in zip(taps.sizes, self.found.taps.indices, strict=True) if i.constant is None),
         )
         flat = (*shape[:2], shape[2] * shape[3])
-        transform = Transform(flat, kronecker(self.matrices.filter, self.matrices.filter))
-        changed = Operand(taps.name, _at(*shape[:2], self.n * self.n), taps.dtype, constant=True)
+        kind = None if self.types.taps is taps.dtype else self.types.taps
+        transform = Transform(flat, kronecker(self.matrices.filter, self.matrices.filter), kind)
+        changed = Operand(taps.name, _at(*shape[:2], self.n * self.n), self.types.taps, constant=True)
         data_axes = (
             *self._lead((axis("e0", self.n), axis("e1", self.n))),
             *self._tile_axes(),
@@ -134,13 +151,20 @@ class _Rewriting:
         )
         product_axes = (*self._lead(), self.places, self.found.maps)
         temporaries = (
-            self._buffer("data_sum", *data_axes),
-            self._buffer("data", *self._lead(), self.places, self.found.channel),
-            self._buffer("product_sum", *product_axes),
-            self._buffer("product", *product_axes),
+            self._buffer("tiles_sum", self.types.tiles, *data_axes),
+            self._buffer("tiles", self.types.tiles, *self._lead(), self.places, self.found.channel),
+            self._buffer("product_sum", self.dtype, *product_axes),
+            self._buffer("product", self.dtype, *product_axes),
             *old.temporaries,
         )
-        stages = (*self._data(data_axes), *self._product(product_axes), self._output(), *old.stages[1:])
+        place = old.stages.index(self.found.stage)
+        stages = (
+            *old.stages[:place],
+            *self._tiles(data_axes),
+            *self._product(product_axes),
+            self._output(),
+            *(replace(s, body=self._scaled(s.body)) for s in old.stages[place + 1 :]),
+        )
         return replace(
             old,
             operands=tuple(changed if o is taps else o for o in old.operands),
@@ -160,10 +184,20 @@ class _Rewriting:
     def _tile_axes(self) -> tuple[Axis, Axis]:
         return axis("t0", self.tiles[0]), axis("t1", self.tiles[1])
 
-    def _buffer(self, name: str, *axes: Axis) -> Operand:
-        return Operand(f"{name}_buffer", tuple(a.extent for a in axes), self.dtype)
+    def _buffer(self, name: str, dtype: DType, *axes: Axis) -> Operand:
+        return Operand(f"{name}_buffer", tuple(a.extent for a in axes), dtype)
 
-    def _data(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
+    def _scaled(self, body: Expr) -> Expr:
+        """The body with the convolution's sums divided by the factor of the matrices."""
+
+        def rule(e: Expr) -> Expr | None:
+            return (
+                self.types.divided(e) if isinstance(e, Load) and e.buffer == self.found.stage.target else None
+            )
+
+        return rewrite(body, rule)
+
+    def _tiles(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
         n, m = self.n, self.m
         (row, i), (column, j) = self.found.rows
         j0, j1 = axis("j0", n), axis("j1", n)
@@ -175,48 +209,55 @@ class _Rewriting:
         }
         load = Load(self.found.data.buffer, tuple(x.substitute(moved) for x in self.found.data.indices))
         entry = (Index.of("e0") * n + "e1") * (n * n) + Index.of("j0") * n + "j1"
-        factor = self._pick(kronecker(self.matrices.data, self.matrices.data), entry)
+        dtype = self.types.tiles
+        factor = self._pick(self.matrices.data, entry, dtype)
         fixed = [a for a in (*axes, j0, j1) if a.extent.constant is not None]
-        body = Apply("mul", (factor, self._guarded(load, {a.name: a.size for a in fixed})))
+        body = Apply("mul", (factor, self._as(dtype, self._guarded(load, {a.name: a.size for a in fixed}))))
         at = tuple(Index.of(a.name) for a in axes)
-        total = Stage("data_sum", axes, (j0, j1), "sum", body, "data_sum_buffer", at, self.dtype)
+        total = Stage("tiles_sum", axes, (j0, j1), "sum", body, "tiles_sum_buffer", at, dtype)
         place = Index.of("t0") * self.tiles[1] + "t1"
         stored = (*self._place(Index.of("e0") * n + "e1"), place, Index.of(self.found.channel.name))
-        store = Stage("data", axes, (), None, Load("data_sum_buffer", at), "data_buffer", stored, self.dtype)
+        store = Stage("tiles", axes, (), None, Load("tiles_sum_buffer", at), "tiles_buffer", stored, dtype)
         return total, store
 
     def _guarded(self, load: Load, ranges: dict[str, int]) -> Expr:
         """The load, 0 where the last tiles stick out of the data."""
-        shape = self.workload_.buffers[load.buffer].shape
+        buffer = self.workload_.buffers[load.buffer]
         bounds = tuple(
             Bound(index, 0, static(extent, load.buffer))
-            for index, extent in zip(load.indices, shape, strict=True)
+            for index, extent in zip(load.indices, buffer.shape, strict=True)
             if index.names() <= ranges.keys() and index.bounds(ranges)[1] >= static(extent, load.buffer)
         )
-        return Guard(bounds, load, Const(0.0, self.dtype)) if bounds else load
+        return Guard(bounds, load, Const(0, buffer.dtype)) if bounds else load
 
     def _product(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
         channel = self.found.channel
         lead = tuple(i for i in self.found.taps.indices if i.constant is None)[:2]
-        data = Load("data_buffer", (*self._place(Index.of("e")), Index.of("t"), Index.of(channel.name)))
-        body = Apply("mul", (data, Load(self.found.taps.buffer, (*lead, Index.of("e")))))
+        tiles = Load("tiles_buffer", (*self._place(Index.of("e")), Index.of("t"), Index.of(channel.name)))
+        taps = Load(self.found.taps.buffer, (*lead, Index.of("e")))
+        body = Apply("mul", (self._as(self.dtype, tiles), self._as(self.dtype, taps)))
         at = tuple(Index.of(a.name) for a in axes)
         total = Stage("product_sum", axes, (channel,), "sum", body, "product_sum_buffer", at, self.dtype)
         loaded = Load("product_sum_buffer", at)
         return total, Stage("product", axes, (), None, loaded, "product_buffer", at, self.dtype)
 
     def _output(self) -> Stage:
-        old, m = self.workload_.stages[0], self.m
+        old, m = self.found.stage, self.m
         (row, _), (column, _) = self.found.rows
         h, w = Index.of(row.name), Index.of(column.name)
         entry = ((h % m) * m + (w % m)) * (self.n * self.n) + "e"
         place = (h // m) * self.tiles[1] + w // m
         load = Load("product_buffer", (*self._place(Index.of("e")), place, Index.of(self.found.maps.name)))
-        factor = self._pick(kronecker(self.matrices.output, self.matrices.output), entry)
+        factor = self._pick(self.matrices.output, entry, self.dtype)
         return replace(old, reduce_axes=(self.entries,), body=Apply("mul", (factor, load)))
 
-    def _pick(self, matrix: tuple[tuple[float, ...], ...], entry: Index) -> Pick:
-        return Pick(tuple(value for row in matrix for value in row), entry, self.dtype)
+    def _as(self, dtype: DType, value: Expr) -> Expr:
+        """The element in the type of a sum; floats have one type throughout."""
+        return value if dtype.is_float else Cast(value, dtype)
+
+    def _pick(self, matrix: Matrix, entry: Index, dtype: DType) -> Pick:
+        """An entry of the matrix along both dimensions."""
+        return Pick(tuple(v for row in kronecker(matrix, matrix) for v in row), entry, dtype)
 
 
 def _at(*sizes: int) -> tuple[Index, ...]:

@@ -16,27 +16,30 @@ from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
 
-def instructions(workload: Workload, stage: Stage, target: Target) -> tuple[Instruction, ...]:
+def instructions(
+    workload: Workload, stage: Stage, target: Target, store: Stage | None = None
+) -> tuple[Instruction, ...]:
     """Entries that the Target has and that compute what the stage says, the fastest first.
 
-    An entry counts with the share of its products that are not padding.
+    `store`: the map that stores its sums; the last stage where it is None. An entry counts with the share of its
+    products that are not padding.
     """
     found: list[tuple[float, Instruction]] = []
     for entry in INSTRUCTIONS.values():
         factors = computes(workload, stage, entry) if entry.runs_on(target) else None
         axis = None if factors is None else group_axis(stage, factors, entry.group)
-        if axis is not None and _lanes_differ(stage, workload, target, entry):
+        if axis is not None and _lanes_differ(stage, store or workload.stages[-1], workload, target, entry):
             used = axis.size / (-(-axis.size // entry.group) * entry.group)
             found.append((entry.products_per_step * used, entry))
     return tuple(entry for _, entry in sorted(found, key=lambda pair: -pair[0]))
 
 
-def _lanes_differ(stage: Stage, workload: Workload, target: Target, entry: Instruction) -> bool:
+def _lanes_differ(stage: Stage, store: Stage, workload: Workload, target: Target, entry: Instruction) -> bool:
     """Whether the lanes share the data and each have weights of their own."""
     factors = computes(workload, stage, entry)
     if factors is None:
         return False
-    vector = tile_axes(workload, workload.stages[-1], target, stage).vector.name
+    vector = tile_axes(workload, store, target, stage).vector.name
     data = {n for load in loads(factors.data) for i in load.indices for n in i.names()}
     weights = {n for i in factors.weights.indices for n in i.names()}
     return vector in weights and vector not in data
@@ -84,20 +87,22 @@ class DotPhases:
         return [*self._before(), *tile.steps(values)]
 
     def _before(self) -> list[Step]:
-        """The copy: rows shared out, the innermost dimension by whole vectors."""
-        if not self._copies:
-            return []
-        stage = self.workload.stages[0]
-        axes = tile_axes(self.workload, stage, self._target)
-        vector = axes.vector.name
-        across = crossing_axis(self.workload, stage, axes)
-        outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name != vector]
-        inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), f"{vector}.i"]
-        steps: list[Step] = [*self._algorithm, Split(STAGE, vector, axes.lanes)]
-        if across is not None:
-            steps.append(Split(STAGE, across, axes.lanes))
-        steps.append(Reorder(STAGE, (*outer, *inner)))
-        steps += share(STAGE, outer or inner[:1])
-        if across is not None:
-            steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
-        return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]
+        return [*self._algorithm, *copy_steps(self.workload, self._target)] if self._copies else []
+
+
+def copy_steps(workload: Workload, target: Target) -> list[Step]:
+    """The copy of `copied_data`: rows shared out, the innermost dimension by whole vectors."""
+    stage = workload.stages[0]
+    axes = tile_axes(workload, stage, target)
+    vector = axes.vector.name
+    across = crossing_axis(workload, stage, axes)
+    outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name != vector]
+    inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), f"{vector}.i"]
+    steps: list[Step] = [Split(STAGE, vector, axes.lanes)]
+    if across is not None:
+        steps.append(Split(STAGE, across, axes.lanes))
+    steps.append(Reorder(STAGE, (*outer, *inner)))
+    steps += share(STAGE, outer or inner[:1])
+    if across is not None:
+        steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
+    return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]

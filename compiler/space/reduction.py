@@ -22,6 +22,8 @@ from compiler.workload.ir import Workload
 DIRECT, PANELS, APART = "direct", "panels", "apart"
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
+WORTH = 0.75
+"""Instructions for products, as a share of the direct form's, below which transforms pay without measuring."""
 PANEL_ROWS = 8
 """Rows that make a copy worth its while: each element of it is read once per row."""
 
@@ -102,12 +104,34 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         plans[entry.name] = _Plan(tile, dots)
     direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:
-        return INSTRUCTION, plans
+        return INSTRUCTION, _with_winograd(plans, workload, target, threads)
     for name, phases in _phases(workload, direct.tile, target, threads):
         stages, whole = phases.product_stages, name == PANELS
         made = RegisterTile(phases.workload, *stages, target, threads, whole=whole, inside=name == APART)
         plans[name] = _Plan(made, phases)
     return ALGORITHM, plans
+
+
+def _with_winograd(
+    plans: dict[str, _Plan], workload: Workload, target: Target, threads: int
+) -> dict[str, _Plan]:
+    """Products of bytes with fewer multiplications: exact, so that the one that counts least can be the default."""
+    usual = next(iter(plans.values())).tile.dot
+    least = 1.0 if usual is None else WORTH / usual[0].products_per_step
+    found: dict[str, _Plan] = {}
+    first: str | None = None
+    for m, share in winograd_tiles(workload).items():
+        products = WinogradPhases(workload, m, target)
+        dot = products.dot
+        if dot is None:
+            continue
+        name = f"winograd{m}"
+        tile = RegisterTile(products.workload, *products.product_stages, target, threads, dot)
+        found[name] = _Plan(tile, products)
+        cost = share / dot[0].products_per_step
+        if products.has_room and cost < least:
+            first, least = name, cost
+    return {**({} if first is None else {first: found[first]}), **plans, **found}
 
 
 def _phases(

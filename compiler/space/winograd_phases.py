@@ -6,9 +6,14 @@ over the entries of the tile are unrolled, so that the constant matrices become 
 
 from __future__ import annotations
 
+from compiler.dtype import DType
+from compiler.errors import ScheduleError
+from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
+from compiler.schedule.copied_data import TYPES, copied_data
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.schedule.winograd import find_convolution, winograd
+from compiler.space.dot_phases import copy_steps, instructions
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
@@ -18,23 +23,51 @@ from compiler.workload.ir import Stage, Workload
 
 TILES = (2, 3, 4)
 TAPS = 3
+ROOM = 16
+"""Channels from which the products outweigh the transforms."""
+_GROUP = 2
+"""Elements of a group of the instructions for words; copies are padded to it."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
 
-def winograd_tiles(workload: Workload) -> tuple[int, ...]:
-    """Tile sizes worth trying: those that need the fewest multiplications, edges included; none where direct does."""
-    found = find_convolution(workload)
-    if found is None or found.rows[0][1].size != TAPS:
-        return ()
+def winograd_tiles(workload: Workload) -> dict[int, float]:
+    """Tile sizes worth trying, and their multiplications, edges included, as a share of the direct form's.
+
+    They are those that need the fewest; none where the direct form does.
+    """
+    source = _source(workload)
+    found = None if source is None else find_convolution(source[1])
+    if source is None or found is None or found.rows[0][1].size != TAPS:
+        return {}
     sizes = [spatial.size for spatial, _ in found.rows]
     direct = sizes[0] * sizes[1] * TAPS * TAPS
     costs = {}
     for m in TILES:
-        tiles = -(-sizes[0] // m) * -(-sizes[1] // m)
-        costs[m] = tiles * (m + TAPS - 1) ** 2
-    best = min(costs.values())
-    return tuple(m for m, cost in costs.items() if cost < direct and cost <= NEAR_BEST * best)
+        if _possible(source[1], m):
+            tiles = -(-sizes[0] // m) * -(-sizes[1] // m)
+            costs[m] = tiles * (m + TAPS - 1) ** 2
+    best = min(costs.values(), default=direct)
+    return {m: cost / direct for m, cost in costs.items() if cost < direct and cost <= NEAR_BEST * best}
+
+
+def _source(workload: Workload) -> tuple[tuple[Algorithm, ...], Workload] | None:
+    """What the algorithm starts from: of bytes a copy that is padded, channels last; None where there is none."""
+    if workload.stages[0].dtype.is_float:
+        return (), workload
+    copy = Algorithm("copied_data", (TYPES.index(DType.U8), _GROUP))
+    try:
+        return (copy,), copied_data(workload, copy.parameters)
+    except ScheduleError:
+        return None
+
+
+def _possible(workload: Workload, m: int) -> bool:
+    try:
+        winograd(workload, (m,))
+    except ScheduleError:
+        return False
+    return True
 
 
 class WinogradPhases:
@@ -42,15 +75,30 @@ class WinogradPhases:
 
     def __init__(self, workload: Workload, m: int, target: Target) -> None:
         """Rewrite the Workload with tiles of m x m outputs."""
-        found = find_convolution(workload)
-        if found is None:
+        source = _source(workload)
+        found = None if source is None else find_convolution(source[1])
+        if source is None or found is None:
             msg = "the workload is no convolution with stride 1"
             raise ValueError(msg)
         self._found, self._m = found, m
-        self.algorithm = Algorithm("winograd", (m,))
-        self.workload = winograd(workload, (m,))
+        copies, self._copied = source
+        self.algorithms = (*copies, Algorithm("winograd", (m,)))
+        self.workload = winograd(self._copied, (m,))
         self._by_name: dict[str, Stage] = {s.name: s for s in self.workload.stages}
         self._target = target
+
+    @property
+    def dot(self) -> tuple[Instruction, str] | None:
+        """The instruction for the products, and the axis whose neighbours it adds up; None where there is none."""
+        if self.workload.stages[0].dtype.is_float:
+            return None
+        entries = instructions(self.workload, self.product_stages[0], self._target, self.product_stages[1])
+        return next(((e, self._found.channel.name) for e in entries if e.group <= _GROUP), None)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether both transforms, which grow with the channels alone, are little beside the products."""
+        return min(self._found.channel.size, self._found.maps.size) >= ROOM
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
@@ -59,35 +107,35 @@ class WinogradPhases:
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """Both transforms, and the tile of the products between them."""
-        return [*self._before(), *tile.steps(values), *self._after()]
+        copies = copy_steps(self.workload, self._target) if len(self.algorithms) > 1 else []
+        return [*self.algorithms, *copies, *self._before(), *tile.steps(values), *self._after()]
 
     def _before(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""
-        lanes = tile_axes(self.workload, self._by_name["data"], self._target).lanes
+        lanes = tile_axes(self.workload, self._by_name["tiles"], self._target).lanes
         channel = self._found.channel.name
         batch = [a.name for a in self._found.batch]
         outer = [*batch, "t0", "t1", f"{channel}.o"]
         return [
-            self.algorithm,
-            Split("data", channel, lanes),
-            Reorder("data", (*outer, "e0", "e1", f"{channel}.i")),
-            ComputeAt("data_sum", "data", "e0"),
-            Reorder("data_sum", ("e0", *batch, "t0", "t1", "j0", "j1", "e1", channel)),
-            *_bind("data_sum", unrolled=("j0", "j1", "e1"), vector=channel),
-            *_bind("data", unrolled=("e0", "e1"), vector=f"{channel}.i"),
-            *share("data", outer[:-1]),
+            Split("tiles", channel, lanes),
+            Reorder("tiles", (*outer, "e0", "e1", f"{channel}.i")),
+            ComputeAt("tiles_sum", "tiles", "e0"),
+            Reorder("tiles_sum", ("e0", *batch, "t0", "t1", "j0", "j1", "e1", channel)),
+            *_bind("tiles_sum", unrolled=("j0", "j1", "e1"), vector=channel),
+            *_bind("tiles", unrolled=("e0", "e1"), vector=f"{channel}.i"),
+            *share("tiles", outer[:-1]),
         ]
 
     def _after(self) -> list[Step]:
         """The outputs' transform and the map after it: a tile of outputs at a time, output channels in the lanes."""
         store = self.workload.stages[-1]
-        lanes = tile_axes(self.workload, store, self._target).lanes
+        anchor = self._by_name["anchor"]
+        lanes = tile_axes(self.workload, store, self._target, anchor).lanes
         maps = self._found.maps.name
         (row, _), (column, _) = self._found.rows
         batch = [a.name for a in self._found.batch]
         outer = [*batch, f"{row.name}.o", f"{column.name}.o", f"{maps}.o"]
         inner = (f"{row.name}.i", f"{column.name}.i")
-        anchor = self._by_name["anchor"]
         return [
             *(Split(store.name, a.name, self._m) for a in (row, column)),
             Split(store.name, maps, lanes),

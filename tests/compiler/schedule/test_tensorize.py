@@ -139,7 +139,7 @@ def cases() -> list[tuple[str, str]]:
     found = []
     for name, workload in WORKLOADS.items():
         knob = next(k for k in build_space(workload, target, 1).knobs if k.name == "instruction")
-        found += [(name, str(choice)) for choice in knob.choices if choice != "direct"]
+        found += [(name, str(choice)) for choice in knob.choices if choice in INSTRUCTIONS]
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,12 +13,15 @@ from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import LoopKind
 from compiler.pipeline import build_kernel, build_nest
-from compiler.schedule.cook_toom import cook_toom
+from compiler.schedule.algorithm import REWRITES
+from compiler.schedule.cook_toom import cook_toom, whole
+from compiler.schedule.schedule import Schedule
 from compiler.schedule.winograd import find_convolution, winograd
 from compiler.space.rules import build_space
-from compiler.target import PRESETS, native_target
+from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
-from tests.compiler.execute import relative_error, run_native
+from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.integers import full_range, integer_convolution
 from tests.compiler.workloads import KINDS, convolution, depthwise, grouped, matmul, random_operands
 
 
@@ -96,5 +100,73 @@ def test_its_three_phases_are_shared_out_one_after_the_other() -> None:
     assert len(nest.phases) == 3
     assert all(getattr(phase, "kind", None) is LoopKind.PARALLEL for phase in nest.phases)
     kernel = build_kernel(workload, space.build(values), PRESETS["x86-64-v4"])
-    assert [p.name for p in kernel.params if p.role == "scratch"] == ["data_buffer", "product_buffer"]
+    assert [p.name for p in kernel.params if p.role == "scratch"] == ["tiles_buffer", "product_buffer"]
     assert kernel.parallel_extents[0] == 4
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_whole_matrices_compute_a_multiple(m: int) -> None:
+    rng = random.Random(m)
+    taps, data = ([rng.randint(-9, 9) for _ in range(n)] for n in (3, m + 2))
+    matrices, factor = whole(cook_toom(m, 3))
+    assert all(x.denominator == 1 for part in (matrices.filter, matrices.data) for row in part for x in row)
+    filtered = [sum(a * b for a, b in zip(row, taps, strict=True)) for row in matrices.filter]
+    moved = [sum(a * b for a, b in zip(row, data, strict=True)) for row in matrices.data]
+    products = [a * b for a, b in zip(filtered, moved, strict=True)]
+    got = [sum(a * b for a, b in zip(row, products, strict=True)) for row in matrices.output]
+    assert got == [factor * sum(taps[j] * data[i + j] for j in range(3)) for i in range(m)]
+
+
+def bytes_schedule(workload: Workload, algorithm: str, target: Target) -> Schedule:
+    space = build_space(workload, target, 1)
+    rng = random.Random(0)
+    samples = (space.sample(rng) for _ in range(10_000))
+    return space.schedule(next(a for a in samples if space.values(a)["instruction"] == algorithm))
+
+
+@pytest.mark.parametrize("algorithm", ["winograd2", "winograd3", "winograd4"])
+def test_of_bytes_it_is_exact(algorithm: str) -> None:
+    workload = integer_convolution(5, 3, 9, zero=200)
+    operands = full_range(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    plan = bytes_schedule(workload, algorithm, native_target())
+    np.testing.assert_array_equal(run_interpreted(workload, plan, operands), expected)
+    np.testing.assert_array_equal(run_native(workload, plan, operands), expected)
+
+
+@pytest.mark.parametrize("algorithm", ["winograd2", "winograd3", "winograd4"])
+@pytest.mark.parametrize("weight", [-128, 127])
+def test_of_bytes_it_is_exact_where_all_sums_are_largest(algorithm: str, weight: int) -> None:
+    """Products wrap around in 32 bits on the way, the result must not."""
+    workload = integer_convolution(6, 114, 8)
+    operands = full_range(workload)
+    operands["x0"][:] = 255
+    operands["c0"][:] = weight
+    expected = reference_outputs(workload, operands)["y0"]
+    plan = bytes_schedule(workload, algorithm, native_target())
+    np.testing.assert_array_equal(run_native(workload, plan, operands), expected)
+
+
+@pytest.mark.parametrize(
+    ("m", "channels", "text"), [(4, 116, "does not hold"), (2, 1828 * 16, "does not hold")]
+)
+def test_of_bytes_it_is_refused_where_a_sum_may_not_fit(m: int, channels: int, text: str) -> None:
+    copied = REWRITES["copied_data"](integer_convolution(6, channels, 8), (0, 2))
+    with pytest.raises(ScheduleError, match=text):
+        winograd(copied, (m,))
+    fitting = REWRITES["copied_data"](integer_convolution(6, 114, 8), (0, 2))
+    assert winograd(fitting, (m,)).transforms
+
+
+def test_of_bytes_with_many_channels_it_is_the_default_unless_an_instruction_adds_four() -> None:
+    wide, narrow = integer_convolution(28, 64, 64), integer_convolution(28, 3, 64)
+    v3 = PRESETS["x86-64-v3"]
+    assert default_instruction(wide, v3) == "winograd4"
+    assert default_instruction(narrow, v3) == "vpmaddwd.256"
+    vnni = replace(PRESETS["x86-64-v4"], features=(*PRESETS["x86-64-v4"].features, "avx512vnni"))
+    assert default_instruction(wide, vnni) == "vpdpbusd.512"
+
+
+def default_instruction(workload: Workload, target: Target) -> str:
+    space = build_space(workload, target, 1)
+    return str(space.values(space.default)["instruction"])
