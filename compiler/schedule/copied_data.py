@@ -16,7 +16,7 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, loads, rewrite, walk
 from compiler.schedule.contraction import Contraction, find_contraction, fits, group_axis, group_dimension
-from compiler.symbol import Axis, axis
+from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
 
 STAGE = "data"
@@ -53,17 +53,16 @@ class _Copying:
     def workload(self) -> Workload:
         whole = axis(self.axis.name, -(-self.axis.size // self.group) * self.group)
         load = loads(self.found.data)[0]
-        ranges = {**self.stage.ranges, whole.name: whole.size}
+        ranges = self._ranges()
         order = self._order(load)
-        bounds = [load.indices[d].bounds(ranges) for d in order]
-        sizes = [high - low + 1 for low, high in bounds]
-        axes = tuple(axis(f"e{i}", size) for i, size in enumerate(sizes))
+        spans = [self._span(load.indices[d], ranges) for d in order]
+        axes = tuple(Axis(f"e{i}", extent) for i, (_, extent) in enumerate(spans))
         at = tuple(Index.of(a.name) for a in axes)
-        buffer = Operand(BUFFER, tuple(Index.of(n) for n in sizes), self.dtype)
-        origin = {d: place + low for d, place, (low, _) in zip(order, at, bounds, strict=True)}
+        buffer = Operand(BUFFER, tuple(a.extent for a in axes), self.dtype)
+        origin = {d: place + low for d, place, (low, _) in zip(order, at, spans, strict=True)}
         body = self._body(load, origin)
         copy = Stage(STAGE, axes, (), None, body, BUFFER, at, self.dtype)
-        moved = Load(BUFFER, tuple(load.indices[d] - low for d, (low, _) in zip(order, bounds, strict=True)))
+        moved = Load(BUFFER, tuple(load.indices[d] - low for d, (low, _) in zip(order, spans, strict=True)))
         data = Cast(moved, self.stage.dtype)
         product = rewrite(self.stage.body, lambda e: data if e is self.found.data else None)
         reduces = tuple(whole if a.name == whole.name else a for a in self.stage.reduce_axes)
@@ -73,6 +72,23 @@ class _Copying:
             temporaries=(buffer, *self.old.temporaries),
             stages=(copy, anchor, *self.old.stages[1:]),
         )
+
+    def _ranges(self) -> dict[str, int]:
+        """The known extents of the axes, that of the group rounded up."""
+        axes = (*self.stage.axes, *self.stage.reduce_axes)
+        known = {a.name: a.size for a in axes if a.extent.constant is not None}
+        return {**known, self.axis.name: -(-self.axis.size // self.group) * self.group}
+
+    def _span(self, index: Index, ranges: dict[str, int]) -> tuple[int, Index]:
+        """The first place of a dimension and how many follow; an axis of unknown extent must stand there by itself."""
+        if index.names() <= ranges.keys():
+            low, high = index.bounds(ranges)
+            return low, Index.of(high - low + 1)
+        for a in self.stage.axes:
+            if index.name == a.name:
+                return 0, a.extent
+        msg = f"copied_data cannot tell how far {index} reaches; give its symbols values"
+        raise ScheduleError(msg)
 
     def _order(self, load: Load) -> list[int]:
         """Dimensions that the data moves along, that of the group last."""
@@ -95,23 +111,27 @@ class _Copying:
 
         inner = self.found.data.value if isinstance(self.found.data, Cast) else self.found.data
         value: Expr = Cast(rewrite(inner, rule), self.dtype)
-        sizes = self.old.buffers[load.buffer].sizes
+        shape = self.old.buffers[load.buffer].shape
         known = {index.terms for e in _guards(value) for index in (b.index for b in e.bounds)}
-        ranges = self._ranges(load, origin)
+        ranges = self._places(load, origin)
         beyond = tuple(
-            Bound(index, 0, size)
-            for index, size in zip(indices, sizes, strict=True)
-            if index.terms not in known and index.terms and index.bounds(ranges)[1] >= size
+            Bound(index, 0, static(extent, load.buffer))
+            for index, extent in zip(indices, shape, strict=True)
+            if index.terms not in known
+            and index.terms
+            and index.names() <= ranges.keys()
+            and index.bounds(ranges)[1] >= static(extent, load.buffer)
         )
         return Guard(beyond, value, Const(0, self.dtype)) if beyond else value
 
-    def _ranges(self, load: Load, origin: dict[int, Index]) -> dict[str, int]:
-        whole = -(-self.axis.size // self.group) * self.group
-        ranges = {**self.stage.ranges, self.axis.name: whole}
+    def _places(self, load: Load, origin: dict[int, Index]) -> dict[str, int]:
+        """The extents of the copy's axes that are known."""
+        ranges = self._ranges()
         found = {}
         for d, index in origin.items():
-            low, high = load.indices[d].bounds(ranges)
-            found[str(index.terms[0][0])] = high - low + 1
+            if load.indices[d].names() <= ranges.keys():
+                low, high = load.indices[d].bounds(ranges)
+                found[str(index.terms[0][0])] = high - low + 1
         return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -302,3 +303,24 @@ def test_a_record_for_the_nominal_size_serves_all_sizes_where_it_is_legal() -> N
         assert chosen[symbolic.digest].found.lookup == lookup
     exact = choose_schedules(program, native_target(), 1, OneRecord(symbolic.digest, tuned))
     assert exact[symbolic.digest].found.lookup == "exact"
+
+
+@pytest.mark.parametrize("channels", [3, 16])
+def test_a_convolution_of_bytes_is_exact_for_every_size(channels: int) -> None:
+    """The copy of its data, and the tiles of Winograd's algorithm, have an open first dimension."""
+    rng = np.random.default_rng(channels)
+    weights = numpy_helper.from_array(rng.integers(-128, 128, (16, channels, 3, 3)).astype(np.int8), "w")
+    zero = numpy_helper.from_array(np.array(7, np.uint8), "z")
+    graph = helper.make_graph(
+        [node("ConvInteger", "x w z", "y", pads=[1, 1, 1, 1])],
+        "open",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, ["batch", channels, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, ["batch", 16, 6, 6])],
+        [weights, zero],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    with closing(compiled(model)) as module:
+        for n in SIZES:
+            inputs = {"x": rng.integers(0, 256, (n, channels, 6, 6)).astype(np.uint8)}
+            wanted = evaluate_graph(load_graph(model, {"x": inputs["x"].shape}), inputs)
+            np.testing.assert_array_equal(module.run(inputs)["y"], wanted["y"])
