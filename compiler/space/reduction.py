@@ -115,11 +115,15 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
 def _with_winograd(
     plans: dict[str, _Plan], workload: Workload, target: Target, threads: int
 ) -> dict[str, _Plan]:
-    """Products of bytes with fewer multiplications: exact, so that the one that counts least can be the default."""
+    """Products of bytes with fewer multiplications: exact, so that one of them can be the default.
+
+    It is the one with the fewest, of those that need no code for edges if there are any: that takes several times as
+    long to build.
+    """
     usual = next(iter(plans.values())).tile.dot
-    least = 1.0 if usual is None else WORTH / usual[0].products_per_step
+    most = 1.0 if usual is None else WORTH / usual[0].products_per_step
     found: dict[str, _Plan] = {}
-    first: str | None = None
+    worthy: list[tuple[bool, float, str]] = []
     for m, share in winograd_tiles(workload).items():
         products = WinogradPhases(workload, m, target)
         dot = products.dot
@@ -129,9 +133,10 @@ def _with_winograd(
         tile = RegisterTile(products.workload, *products.product_stages, target, threads, dot)
         found[name] = _Plan(tile, products)
         cost = share / dot[0].products_per_step
-        if products.has_room and cost < least:
-            first, least = name, cost
-    return {**({} if first is None else {first: found[first]}), **plans, **found}
+        if products.has_room and cost < most:
+            worthy.append((products.has_edges, cost, name))
+    first = {name: found[name] for *_, name in sorted(worthy)[:1]}
+    return {**first, **plans, **found}
 
 
 def _phases(

@@ -101,6 +101,11 @@ class WinogradPhases:
         return min(self._found.channel.size, self._found.maps.size) >= ROOM
 
     @property
+    def has_edges(self) -> bool:
+        """Whether the last tiles stick out of the image."""
+        return any(spatial.size % self._m for spatial, _ in self._found.rows)
+
+    @property
     def product_stages(self) -> tuple[Stage, Stage]:
         """The batch of matrix products, which the register tile computes."""
         return self._by_name["product_sum"], self._by_name["product"]

@@ -159,9 +159,11 @@ def test_of_bytes_it_is_refused_where_a_sum_may_not_fit(m: int, channels: int, t
 
 
 def test_of_bytes_with_many_channels_it_is_the_default_unless_an_instruction_adds_four() -> None:
-    wide, narrow = integer_convolution(28, 64, 64), integer_convolution(28, 3, 64)
+    wide, wider = integer_convolution(28, 64, 64), integer_convolution(28, 128, 64)
+    narrow = integer_convolution(28, 3, 64)
     v3 = PRESETS["x86-64-v3"]
     assert default_instruction(wide, v3) == "winograd4"
+    assert default_instruction(wider, v3) == "winograd2"  # of 3 sticks out, of 4 does not fit into 32 bits
     assert default_instruction(narrow, v3) == "vpmaddwd.256"
     vnni = replace(PRESETS["x86-64-v4"], features=(*PRESETS["x86-64-v4"].features, "avx512vnni"))
     assert default_instruction(wide, vnni) == "vpdpbusd.512"
