@@ -99,12 +99,13 @@ def _tuned(
 
 def direct_only(space: SearchSpace) -> SearchSpace:
     """The schedules of a space that do every multiplication of the definition."""
-    starts = [a for a in (space.default, *space.starts) if _is_direct(space.values(a))]
+    # The likeliest comes last among the starts, and the default is likelier than any.
+    *starts, default = [a for a in (*space.starts, space.default) if _is_direct(space.values(a))]
     return replace(
         space,
-        default=starts[0],
+        default=default,
         legal=lambda values: _is_direct(values) and space.legal(values),
-        starts=tuple(starts[1:]),
+        starts=tuple(starts),
     )
 
 
