@@ -24,9 +24,10 @@ from compiler.schedule.steps import Algorithm
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace, Value
 from compiler.target import Target, usable_cores
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
 from luthier.bench.engines import PEERS, Arrays, Engine
-from luthier.bench.reference import float64_outputs, make_inputs, relative_error
+from luthier.bench.reference import make_inputs, relative_error
 from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource, task_error_budget
@@ -138,7 +139,7 @@ def _measure(
         contenders |= {f"peer {k}": timed(e.run) for k, e in engines.items()}
         settle_s = 0.0 if threads == 1 else SETTLE_PEERS_S if engines else SETTLE_S
         times = take_turns(contenders, options.seconds, settle_s=settle_s)
-        reference = float64_outputs(program, inputs)
+        reference = evaluate_program(program, inputs)
         outputs = {"luthier": modules["tuned"].run(inputs), **{k: e.run() for k, e in engines.items()}}
     ceilings = probes.ceilings({k: times[f"probe {k}"].median_s for k in probes.samplers})
     bound_s, limit = work.bound(ceilings)

@@ -26,10 +26,11 @@ from compiler.pipeline import compile_program
 from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
 from compiler.target import usable_cores
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
 from examples.networks import NAMES, filled
 from luthier.bench.engines import PEERS, Engine, LuthierEngine, make_peer
-from luthier.bench.reference import float64_outputs, make_inputs, relative_error
+from luthier.bench.reference import make_inputs, relative_error
 from luthier.bench.timing import Timing, time_engines
 from luthier.build import BuildOptions, build_module, make_options, read_program
 
@@ -61,7 +62,7 @@ def bench_model(path: Path, options: BuildOptions, peers: Sequence[str], seconds
             *(make_peer(name, path, inputs, options.threads) for name in peers),
         ]
         timings = time_engines(engines, seconds)
-        reference = float64_outputs(program, inputs)
+        reference = evaluate_program(program, inputs)
         row = {"model": path.stem, "threads": options.threads, "lookups": _lookups(tuned)}
         return {**row, **_figures(timings, reference)}
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from compiler.dtype import DType
-from compiler.evaluate import reference_outputs
 from compiler.runtime.image import TensorSpec
 from compiler.workload.index_operands import input_index_extents
 from compiler.workload.program import Program
@@ -25,19 +24,6 @@ def make_inputs(
     generator = np.random.default_rng(seed)
     extents = {} if program is None else input_index_extents(program)
     return {spec.name: _array(spec, generator, extents.get(spec.name, 7)) for spec in specs}
-
-
-def float64_outputs(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
-    """Every Subgraph evaluated in float64, by definition rather than by generated code."""
-    values: dict[str, np.ndarray] = {**program.constants, **inputs}
-    for subgraph in program.subgraphs:
-        workload, bindings = subgraph.workload, subgraph.bindings
-        # A Workload may see several dimensions of a value as one.
-        operands = {o.name: values[bindings[o.name]].reshape(o.sizes) for o in workload.operands}
-        for name, array in reference_outputs(workload, operands).items():
-            values[bindings[name]] = array
-    shapes = {name: tuple(extent.const for extent in kind.shape) for name, kind in program.outputs.items()}
-    return {name: values[name].reshape(shape) for name, shape in shapes.items()}
 
 
 def relative_error(outputs: Arrays, reference: Arrays) -> float:

@@ -10,8 +10,9 @@ import numpy as np
 
 from compiler.errors import InputError
 from compiler.runtime.module import Module, load_module
+from compiler.workload.evaluate import evaluate_program
 from luthier.bench.engines import Engine, LuthierEngine, make_peer
-from luthier.bench.reference import float64_outputs, make_inputs, relative_error
+from luthier.bench.reference import make_inputs, relative_error
 from luthier.bench.timing import Timing, time_engines
 from luthier.build import BuildOptions, build_module, read_program
 
@@ -36,7 +37,7 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
         ]
         timings = time_engines(engines, seconds)
         # After the timing: what NumPy leaves behind (threads that spin, memory in pieces) would disturb it.
-        return _document(path, module, timings, float64_outputs(program, inputs))
+        return _document(path, module, timings, evaluate_program(program, inputs))
     finally:
         module.close()
 

@@ -14,7 +14,7 @@ from benchmarks.kernel_shapes import SHAPES, Shape
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
 from compiler.target import native_target
-from luthier.bench.reference import float64_outputs
+from compiler.workload.evaluate import evaluate_program
 from tests.compiler.workloads import convolution as workload_of_convolution
 
 
@@ -48,8 +48,8 @@ def test_channels_last_is_the_same_operator() -> None:
     model = convolution(3, 5, (4, 6), (3, 3))
     first, last = lower(load_graph(model)), lower(load_graph(channels_last(model)))
     x = np.random.default_rng(0).standard_normal((1, 3, 4, 6))
-    expected = float64_outputs(first, {"x": x})["y"]
-    actual = float64_outputs(last, {"x.last": x.transpose(0, 2, 3, 1)})["y.last"]
+    expected = evaluate_program(first, {"x": x})["y"]
+    actual = evaluate_program(last, {"x.last": x.transpose(0, 2, 3, 1)})["y.last"]
     np.testing.assert_allclose(actual.transpose(0, 3, 1, 2), expected, rtol=1e-12, atol=1e-12)
 
 

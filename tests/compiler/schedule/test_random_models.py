@@ -73,7 +73,7 @@ def _cancelled(workload: Workload, expected: Mapping[str, np.ndarray]) -> float:
     if _arithmetic_only(workload):
         return 1.0
     largest = min(float(np.max(np.abs(array))) for array in expected.values())
-    return max(1.0, 1.0 / max(largest, 1e-6))
+    return max(1.0, 1.0 / max(largest, float(np.finfo(np.float32).tiny)))
 
 
 def _arithmetic_only(workload: Workload) -> bool:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.dtype import DType
-from compiler.evaluate import reference_outputs
 from compiler.graph.dce import EliminateDeadCode
 from compiler.graph.inline_movement import InlineMovements
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.symbol import axis
-from compiler.workload.program import Program
 
 
 def index(value: str | int | Index) -> Index:
@@ -136,22 +134,6 @@ def bottleneck(size: int = 8) -> Graph:
     features = b.flatten(b.mean(joined))
     graph = b.graph(b.bias(b.matmul(features, 10)))
     return EliminateDeadCode().run(InlineMovements().run(graph))
-
-
-def evaluate_program(program: Program, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs of a Program in float64, Subgraph by Subgraph, through the storage of every value."""
-    values: dict[str, np.ndarray] = {**program.constants, **inputs}
-    for subgraph in program.subgraphs:
-        bound = subgraph.bindings
-        homes = {name: program.home(value) for name, value in bound.items()}
-        operands = {o.name: values[homes[o.name]].reshape(o.sizes) for o in subgraph.workload.operands}
-        for name, array in reference_outputs(subgraph.workload, operands).items():
-            stored = array.reshape(program.buffers[bound[name]].sizes)
-            # Around a part there are zeros, as there are where other parts have not been stored yet.
-            values[homes[name]] = (
-                stored if homes[name] == bound[name] else values.get(homes[name], 0) + stored
-            )
-    return {name: values[name] for name in program.outputs}
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:

@@ -8,10 +8,11 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
 from compiler.scalar import Const, apply
 from compiler.workload.chains import chains
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.printer import workload_text
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, load, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, load, random_inputs
 
 
 def _members(graph: Graph) -> list[list[str]]:

@@ -12,10 +12,11 @@ from compiler.runtime.memory_plan import plan_memory
 from compiler.scalar import Bound, Expr, Guard, apply
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, index, load, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, index, load, random_inputs
 
 
 def join(b: GraphBuilder, dim: int, *values: str) -> str:

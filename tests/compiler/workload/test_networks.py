@@ -12,11 +12,12 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.scalar import Guard, walk
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.verify import verify_program
 from examples.networks import filled
-from tests.compiler.workload.graphs import evaluate_program, random_inputs
+from tests.compiler.workload.graphs import random_inputs
 
 # Subgraphs by the first word of their names, and distinct Workloads.
 CUTS = {

@@ -12,10 +12,11 @@ from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index
 from compiler.scalar import Const, apply, substitute
 from compiler.symbol import Axis
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, bottleneck, evaluate_program, load, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, bottleneck, load, random_inputs
 
 
 def _checked(graph: Graph) -> Program:

@@ -10,11 +10,12 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.pipeline import load_graph
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.verify import verify_program
 from tests.compiler.attention import attention_model
-from tests.compiler.workload.graphs import evaluate_program, random_inputs
+from tests.compiler.workload.graphs import random_inputs
 
 
 def _partitioned(model: onnx.ModelProto) -> Program:

@@ -10,9 +10,10 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.inline_movement import InlineMovements
 from compiler.graph.ir import Graph
 from compiler.scalar import apply
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, index, load, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, index, load, random_inputs
 
 SMALL = st.integers(0, 1)
 

@@ -10,12 +10,13 @@ from compiler.graph.ir import Graph
 from compiler.scalar import Expr, apply
 from compiler.workload.canonical import canonicalise
 from compiler.workload.chains import chains, single
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.fusion import FusedNodes
 from compiler.workload.partition import partition
 from compiler.workload.siblings import merge_siblings
 from compiler.workload.stages import Storage, build_workload
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, evaluate_program, index, load, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, index, load, random_inputs
 
 
 def _merged(graph: Graph) -> tuple[FusedNodes, ...]:
