@@ -184,7 +184,7 @@ def emitted(op: str) -> tuple[str, ...]:
         return ()
     out = Emitter()
     arguments = [f"%x{i}" for i in range(OPS[op].arity)]
-    FUNCTIONS[op](Lanes(out, _COUNTED_AS_FLOAT, has_fma=True), *arguments)
+    FUNCTIONS[op](Lanes(out, _COUNTED_AS_FLOAT, has_fma=True, has_estimates=True), *arguments)
     return tuple(line for line in out.lines if not any(f"= {word} " in line for word in _BITS_ONLY))
 
 

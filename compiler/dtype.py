@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
@@ -28,7 +29,7 @@ class DType(enum.Enum):
     # By identity, in C: members are looked up in tables at every instruction that is emitted.
     __hash__ = object.__hash__
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy type with the same bytes."""
         return _NUMPY[self]

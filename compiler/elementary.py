@@ -44,6 +44,12 @@ def sigmoid(x: Array) -> Array:
     return result
 
 
+def rsqrt(x: Array) -> Array:
+    """1 / sqrt(x)."""
+    result: Array = 1.0 / np.sqrt(x)
+    return result
+
+
 def where_greater(x: Array, y: Array, above: Array, otherwise: Array) -> Array:
     """`above` where x > y, else (also where one of them is NaN) `otherwise`."""
     return np.where(x > y, above, otherwise)

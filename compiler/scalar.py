@@ -137,6 +137,7 @@ OPS: Mapping[str, ScalarOp] = {
     "neg": ScalarOp(1, np.negative),
     "abs": ScalarOp(1, np.abs),
     "sqrt": ScalarOp(1, np.sqrt),
+    "rsqrt": ScalarOp(1, elementary.in_double(elementary.rsqrt)),
     "floor": ScalarOp(1, np.floor),
     "ceil": ScalarOp(1, np.ceil),
     "round": ScalarOp(1, np.rint),

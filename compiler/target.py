@@ -69,6 +69,11 @@ class Target:
         return self.grid_threads > 0 or not _FUSED.isdisjoint(self.features)
 
     @property
+    def has_estimates(self) -> bool:
+        """Whether an estimate of an inverse square root is one instruction, as AVX has it, for vectors of 4 and 8."""
+        return "avx" in self.features
+
+    @property
     def is_native(self) -> bool:
         """Whether this very process can run its code."""
         return native_target().triple == self.triple and set(self.features) <= set(native_target().features)

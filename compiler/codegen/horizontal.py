@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.types import Value, llvm_type
+from compiler.codegen.pieces import piece
+from compiler.codegen.types import Value
 
 Operation = Callable[[str, list[Value]], Value]
 """Emits an operation of `compiler.scalar.OPS`."""
@@ -20,16 +21,6 @@ def horizontal(out: Emitter, operation: Operation, op: str, vector: Value) -> Va
     """All lanes combined by `op`, an operation of two arguments; lanes are a power of two."""
     while vector.lanes > 1:
         half = vector.lanes // 2
-        parts = [_part(out, vector, first, half) for first in (0, half)]
+        parts = [piece(out, vector, first, half) for first in (0, half)]
         vector = operation(op, parts)
     return vector
-
-
-def _part(out: Emitter, vector: Value, first: int, count: int) -> Value:
-    if count == 1:
-        text = f"extractelement {vector.llvm_type} {vector.text}, i64 {first}"
-        return Value(out.value(text), vector.dtype, 0)
-    lanes = ", ".join(f"i32 {first + lane}" for lane in range(count))
-    kind = llvm_type(vector.dtype, vector.lanes)
-    text = f"shufflevector {kind} {vector.text}, {kind} poison, <{count} x i32> <{lanes}>"
-    return Value(out.value(text), vector.dtype, count)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from compiler.codegen.math_lanes import Lane, Lanes
 from compiler.graph.scalar_rules import UNKNOWN, Interval
+from compiler.scalar import Apply, Const, Expr
 
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 """ln 2 in two parts; the first has so few bits that its product with an exponent is exact."""
@@ -22,8 +24,14 @@ _TO_NEAREST = 1.5 * 2.0**23
 _EXPONENT_ZERO = 127
 """The exponent's bits in a float between 1 and 2."""
 
-_EXP_ZERO, _EXP_INFINITE, _EXP_NORMAL = 104.0, 89.0, 87.0
-"""e^x is 0 below minus the first, infinite above the second; from minus the third to the third 2^n is normal."""
+_EXP_ZERO, _EXP_INFINITE = 104.0, 89.0
+"""e^x is 0 below minus the first, infinite above the second."""
+
+_EXP_LOWEST, _EXP_HIGHEST = -88.0, 88.3
+"""Where n + 127, the bits of 2^n, is from 0 to 254: never beyond the numbers, and 0 stands for the number 0."""
+
+_SIGMOID_LOWEST = -87.34
+"""Below it a sigmoid is denormal."""
 
 _EXP = (0.49999994, 0.16666521, 0.041668255, 0.008368679, 0.0013821954)
 """(exp(r) - 1 - r) / r² for |r| <= ln(2) / 2."""
@@ -42,13 +50,14 @@ _ERF_UNDER = (1.0, 0.5048488, 0.1153457, 0.015206252, 0.0011854212, 3.7417729e-0
 
 
 def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN) -> Lane:
-    """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98."""
+    """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98.
+
+    Of arguments that are known to be below 88.3, what is less than half of the smallest normal number is 0.
+    """
     low, high = interval
-    bounded = x if low >= -_EXP_ZERO else ops.at_least(x, -_EXP_ZERO)
-    bounded = bounded if high <= _EXP_INFINITE else ops.at_most(bounded, _EXP_INFINITE)
-    if low >= -_EXP_NORMAL and high <= _EXP_NORMAL:
-        return _exp_small(ops, bounded)
-    return _exp_below(ops, bounded) if high <= 0 else _exp_between(ops, bounded)
+    if high <= _EXP_HIGHEST:
+        return _exp_of_bits(ops, x if low >= _EXP_LOWEST else ops.at_least(x, _EXP_LOWEST))
+    return _exp_between(ops, ops.at_most(ops.at_least(x, -_EXP_ZERO), _EXP_INFINITE))
 
 
 def _exp_between(ops: Lanes, x: Lane) -> Lane:
@@ -59,16 +68,9 @@ def _exp_between(ops: Lanes, x: Lane) -> Lane:
     return ops.mul(_times_one_more(ops, tail, ops.from_bits(rest)), ops.from_bits(half))
 
 
-def _exp_below(ops: Lanes, x: Lane) -> Lane:
-    """e^x for -104 <= x <= 0 or NaN: 2^64 times the result is a normal number."""
-    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO + 64)
-    scale = ops.from_bits(ops.integer("shl", shifted, 23))
-    return ops.mul(_times_one_more(ops, tail, scale), ops.const(2.0**-64))
-
-
-def _exp_small(ops: Lanes, x: Lane) -> Lane:
-    """e^x for -87 <= x <= 87 or NaN, where 2^n is a normal number."""
-    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO)
+def _exp_of_bits(ops: Lanes, x: Lane, sign: float = 1.0) -> Lane:
+    """e^y, where y = sign * x, for -88 <= y <= 88.3 or NaN; 0 for y < -87.68, where the bits of 2^n are 0."""
+    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO, sign)
     return _times_one_more(ops, tail, ops.from_bits(ops.integer("shl", shifted, 23)))
 
 
@@ -77,17 +79,19 @@ def _times_one_more(ops: Lanes, tail: Lane, scale: Lane) -> Lane:
     return ops.fma(tail, scale, scale)
 
 
-def _exp_parts(ops: Lanes, x: Lane, bias: int) -> tuple[Lane, Lane]:
-    """e^r - 1 and an integer with n + bias in its low 9 bits, where x = n ln 2 + r and |r| <= ln(2) / 2.
+def _exp_parts(ops: Lanes, x: Lane, bias: int, sign: float = 1.0) -> tuple[Lane, Lane]:
+    """e^r - 1 and an integer with n + bias in its low 9 bits, where sign * x = n ln 2 + r and |r| <= ln(2) / 2.
 
     The low bits moved to the place of the exponent are the number 2^(n + bias - 127), with no arithmetic on integers.
     """
     to_nearest = ops.const(_TO_NEAREST + bias)
-    shifted = ops.fma(x, ops.const(1 / math.log(2)), to_nearest)
+    shifted = ops.fma(x, ops.const(sign / math.log(2)), to_nearest)
     n = ops.sub(shifted, to_nearest)
-    r = ops.fma(n, ops.const(-_LN2_HIGH), x)
-    r = ops.fma(n, ops.const(-_LN2_LOW), r)
-    return ops.fma(ops.polynomial(r, _EXP), ops.mul(r, r), r), ops.bits(shifted)
+    # What is computed is sign * r, which is as good in a polynomial with other signs: nothing is negated.
+    r = ops.fma(n, ops.const(-sign * _LN2_HIGH), x)
+    r = ops.fma(n, ops.const(-sign * _LN2_LOW), r)
+    beyond = ops.polynomial(r, [c * sign**power for power, c in enumerate(_EXP)])
+    return ops.fma(beyond, ops.mul(r, r), r if sign > 0 else ops.neg(r)), ops.bits(shifted)
 
 
 def log(ops: Lanes, x: Lane) -> Lane:
@@ -125,23 +129,32 @@ def tanh(ops: Lanes, x: Lane) -> Lane:
     square = ops.mul(x, x)
     near = ops.fma(ops.mul(x, square), ops.polynomial(square, _TANH), x)
     size = ops.abs(x)
-    grown = _exp_small(ops, ops.mul(ops.at_most(size, 10.0), ops.const(2.0)))
+    grown = _exp_of_bits(ops, ops.mul(ops.at_most(size, 10.0), ops.const(2.0)))
     rest = ops.div(ops.const(2.0), ops.add(grown, ops.const(1.0)))
     far = ops.with_sign_of(ops.sub(ops.const(1.0), rest), x)
     return ops.select(ops.compare("olt", size, ops.const(0.625)), near, far)
 
 
 def sigmoid(ops: Lanes, x: Lane) -> Lane:
-    """1 / (1 + e^-x) within 3 ulp; below -88.72, where the result is denormal, it is 0."""
-    return ops.div(ops.const(1.0), ops.add(exp(ops, ops.neg(x)), ops.const(1.0)))
+    """1 / (1 + e^-x) within 3 ulp; below -87.34, where the result would be denormal, it is 1.2e-38."""
+    return times_sigmoid(ops, ops.const(1.0), x)
 
 
-def erf(ops: Lanes, x: Lane) -> Lane:
-    """Error function within 6 ulp, never beyond 1: one quotient for all arguments, with no exponential."""
-    bounded = ops.at_most(ops.at_least(x, -4.0), 4.0)
+def times_sigmoid(ops: Lanes, factor: Lane, x: Lane) -> Lane:
+    """A number times the sigmoid of another, as one quotient."""
+    bounded = ops.at_most(ops.at_least(x, _SIGMOID_LOWEST), -_EXP_LOWEST)
+    return ops.div(factor, ops.add(_exp_of_bits(ops, bounded, sign=-1.0), ops.const(1.0)))
+
+
+def erf(ops: Lanes, x: Lane, scale: float = 1.0) -> Lane:
+    """Error function of scale * x within 6 ulp, never beyond 1: one quotient for all arguments, no exponential."""
+    limit = abs(4.0 / scale)
+    bounded = ops.at_most(ops.at_least(x, -limit), limit)
     square = ops.mul(bounded, bounded)
-    over = ops.mul(bounded, ops.polynomial(square, _ERF_OVER))
-    quotient = ops.div(over, ops.polynomial(square, _ERF_UNDER))
+    over = [c * scale ** (2 * i + 1) for i, c in enumerate(_ERF_OVER)]
+    under = [c * scale ** (2 * i) for i, c in enumerate(_ERF_UNDER)]
+    product = ops.mul(bounded, ops.polynomial(square, over))
+    quotient = ops.div(product, ops.polynomial(square, under))
     return ops.at_most(ops.at_least(quotient, -1.0), 1.0)
 
 
@@ -184,16 +197,43 @@ def where_greater(ops: Lanes, x: Lane, y: Lane, above: Lane, otherwise: Lane) ->
     return ops.select(ops.compare("ogt", x, y), above, otherwise)
 
 
-FUNCTIONS: Mapping[str, Callable[..., Lane]] = {
+def rsqrt(ops: Lanes, x: Lane) -> Lane:
+    """1 / sqrt(x) within 2 ulp; where it starts from an estimate, denormal numbers count as 0."""
+    estimate = ops.inverse_root_estimate(x)
+    if estimate is None:
+        return ops.div(ops.const(1.0), ops.sqrt(x))
+    error = ops.fma(ops.neg(ops.mul(x, estimate)), estimate, ops.const(1.0))
+    # (1 - error)^(-1/2) is 1 + error / 2 + 3/8 error² ...
+    more = ops.mul(error, ops.fma(error, ops.const(0.375), ops.const(0.5)))
+    # 0 and infinity have their root already, and no error.
+    return ops.select(ops.compare("uno", error, error), estimate, ops.fma(estimate, more, estimate))
+
+
+Function = Callable[..., Lane]
+"""Takes the emitter and a float per argument."""
+
+FUNCTIONS: Mapping[str, Function] = {
     "exp": exp,
     "log": log,
     "tanh": tanh,
     "sigmoid": sigmoid,
     "erf": erf,
     "pow": power,
+    "rsqrt": rsqrt,
     "where_greater": where_greater,
 }
-"""By operation of `compiler.scalar.OPS`; each takes the emitter and a float per argument."""
+"""By operation of `compiler.scalar.OPS`."""
 
 RANGED: Mapping[str, Callable[[Lanes, Lane, Interval], Lane]] = {"exp": exp}
 """Those that have shorter forms for arguments in a known interval."""
+
+
+def fused(op: str, args: tuple[Expr, ...]) -> tuple[Function | None, tuple[Expr, ...]]:
+    """A function that takes in a neighbour of the operation, and its arguments; None where there is nothing to gain."""
+    match op, args:
+        case "mul", (x, Apply("sigmoid", (y,))) | (Apply("sigmoid", (y,)), x):
+            return times_sigmoid, (x, y)
+        case "erf", (Apply("mul", (x, Const(scale))),) if scale:
+            return partial(erf, scale=scale), (x,)
+        case _:
+            return None, args

@@ -6,11 +6,15 @@ Floats and integers of the same lanes share their bits, `bits` and `from_bits` c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.pieces import by_pieces
 from compiler.codegen.types import Value, literal, llvm_type
 from compiler.dtype import DType
+
+_ESTIMATES: Mapping[int, str] = {4: "@llvm.x86.sse.rsqrt.ps", 8: "@llvm.x86.avx.rsqrt.ps.256"}
+"""Of inverse square roots, by lanes."""
 
 Lane = str
 """An SSA name or a literal; the method says whether it is a float, an integer or a mask."""
@@ -19,9 +23,9 @@ Lane = str
 class Lanes:
     """Emits operations on vectors of `lanes` elements; 0 for scalars."""
 
-    def __init__(self, out: Emitter, lanes: int, *, has_fma: bool) -> None:
-        """`has_fma`: the target has fused multiply-add instructions."""
-        self._out, self._lanes, self._has_fma = out, lanes, has_fma
+    def __init__(self, out: Emitter, lanes: int, *, has_fma: bool, has_estimates: bool) -> None:
+        """`has_fma`: the target has fused multiply-add instructions; `has_estimates`: also of inverse roots."""
+        self._out, self._lanes, self._has_fma, self._has_estimates = out, lanes, has_fma, has_estimates
         self._float, self._int = llvm_type(DType.F32, lanes), llvm_type(DType.I32, lanes)
         self._suffix = f"v{lanes}f32" if lanes else "f32"
 
@@ -80,6 +84,22 @@ class Lanes:
         """|x|."""
         return self._intrinsic("fabs", x)
 
+    def sqrt(self, x: Lane) -> Lane:
+        """The square root."""
+        return self._intrinsic("sqrt", x)
+
+    def inverse_root_estimate(self, x: Lane) -> Lane | None:
+        """1 / sqrt(x) with 11 bits or more, in which denormal numbers count as 0; None where there is none."""
+        if not self._has_estimates or self._lanes < min(_ESTIMATES):
+            return None
+        return by_pieces(self._out, self._estimate, self.wrapped(x), max(_ESTIMATES)).text
+
+    def _estimate(self, x: Value) -> Value:
+        function = _ESTIMATES[x.lanes]
+        self._out.declarations.add(f"declare {x.llvm_type} {function}({x.llvm_type})")
+        text = f"call {x.llvm_type} {function}({x.llvm_type} {x.text})"
+        return Value(self._out.value(text), x.dtype, x.lanes)
+
     def floor(self, x: Lane) -> Lane:
         """The largest whole number that is not above x."""
         return self._intrinsic("floor", x)
@@ -93,14 +113,17 @@ class Lanes:
         return self.select(self.compare("ogt", x, self.const(limit)), self.const(limit), x)
 
     def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
-        """c0 + c1 x + c2 x² ... by Estrin's scheme: pairs, pairs of pairs ..., so that few operations wait."""
-        terms, power = [self.const(c) for c in coefficients], x
-        while len(terms) > 1:
-            pairs = [self.fma(high, power, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
-            terms = [*pairs, *terms[len(pairs) * 2 :]]
-            if len(terms) > 1:
-                power = self.mul(power, power)
-        return terms[0]
+        """c0 + c1 x + c2 x² ... as the sum of its even and its odd powers: two chains."""
+        square = self.mul(x, x)
+        even, odd = (self._chain(square, coefficients[first::2]) for first in (0, 1))
+        return self.fma(odd, x, even)
+
+    def _chain(self, x: Lane, coefficients: Sequence[float]) -> Lane:
+        """c0 + x (c1 + x (c2 ...)): Horner's scheme."""
+        *others, total = (self.const(c) for c in coefficients)
+        for term in reversed(others):
+            total = self.fma(total, x, term)
+        return total
 
     # --- bits
 

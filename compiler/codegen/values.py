@@ -11,9 +11,10 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
-from compiler.codegen.math import FUNCTIONS, RANGED
+from compiler.codegen.math import FUNCTIONS, RANGED, Function, fused
 from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.memory import Memory
+from compiler.codegen.pieces import by_pieces
 from compiler.codegen.types import (
     Value,
     float_binary,
@@ -49,7 +50,7 @@ class Values:
         self._memory = Memory(out, self.indices, pointers, target, written)
         self._dots = Dots(out, self.indices, self._memory, buffers)
         self._guards = 0
-        self._has_fma = target.has_fma
+        self._target = target
 
     # --- expressions
 
@@ -117,7 +118,7 @@ class Values:
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
         if op == "add" and self.vanishes(args[1]):
             return self.value(args[0])
-        if op == "add" and self._has_fma:
+        if op == "add" and self._target.has_fma:
             for addend, product in (args, args[::-1]):
                 if isinstance(product, Apply) and product.op == "mul":
                     parts = [self.value(a) for a in (*product.args, addend)]
@@ -129,16 +130,26 @@ class Values:
         if op in RANGED:
             argument = self.value(args[0])
             if argument.dtype is DType.F32:
-                ops = Lanes(self._out, argument.lanes, has_fma=self._has_fma)
+                ops = self._lanes(argument.lanes)
                 return ops.wrapped(RANGED[op](ops, argument.text, interval(args[0], {})))
             return self._operation(op, [argument])
-        return self._operation(op, [self.value(a) for a in args])
+        function, args = fused(op, args)
+        return self._operation(op, [self.value(a) for a in args], function)
 
-    def _operation(self, op: str, parts: list[Value]) -> Value:
+    def _lanes(self, lanes: int) -> Lanes:
+        has = self._target
+        return Lanes(self._out, lanes, has_fma=has.has_fma, has_estimates=has.has_estimates)
+
+    def _operation(self, op: str, parts: list[Value], function: Function | None = None) -> Value:
+        """`function`: of math.py, where it is another one than that of the operation."""
         dtype = parts[0].dtype
         lanes = max(p.lanes for p in parts)
         parts = [self.broadcast(p, lanes) for p in parts]
         kind = parts[0].llvm_type
+        function = function or FUNCTIONS.get(op)
+        if dtype is DType.F32 and function is not None:
+            ops = self._lanes(lanes)
+            return ops.wrapped(function(ops, *(p.text for p in parts)))
         if op == "neg":
             text = (
                 f"fneg {kind} {parts[0].text}"
@@ -153,9 +164,6 @@ class Values:
             )
         if dtype.is_float and float_intrinsic(op) is not None:
             return self._intrinsic(float_intrinsic(op) or op, parts)
-        if dtype is DType.F32 and op in FUNCTIONS:
-            ops = Lanes(self._out, lanes, has_fma=self._has_fma)
-            return ops.wrapped(FUNCTIONS[op](ops, *(p.text for p in parts)))
         if op in ("max", "min"):
             return self._intrinsic(f"{'s' if dtype.is_signed else 'u'}{op}", parts)
         if op == "abs":
@@ -169,15 +177,16 @@ class Values:
         limit, value = self.value(constant), self.value(other)
         if not value.dtype.is_float:
             return self._operation(op, [limit, value])
-        limit = self.broadcast(limit, value.lanes)
-        kind = value.llvm_type
-        test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {limit.text}, {value.text}")
-        bits = f"<{value.lanes} x i1>" if value.lanes else "i1"
-        return Value(
-            self._out.value(f"select {bits} {test}, {kind} {limit.text}, {kind} {value.text}"),
-            value.dtype,
-            value.lanes,
-        )
+
+        def clamped(part: Value) -> Value:
+            end, kind = self.broadcast(limit, part.lanes).text, part.llvm_type
+            test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {end}, {part.text}")
+            bits = f"<{part.lanes} x i1>" if part.lanes else "i1"
+            text = f"select {bits} {test}, {kind} {end}, {kind} {part.text}"
+            return Value(self._out.value(text), part.dtype, part.lanes)
+
+        # In longer vectors LLVM makes two instructions of a maximum with 0.
+        return by_pieces(self._out, clamped, value, self._target.lanes(value.dtype.size_bytes))
 
     def _intrinsic(self, name: str, parts: list[Value]) -> Value:
         lanes, dtype = max(p.lanes for p in parts), parts[0].dtype

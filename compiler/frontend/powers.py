@@ -14,10 +14,18 @@ def power(base: Expr, exponent: float) -> Expr:
         return Const(1.0)
     if size > _MOST_FACTORS or not (size * 4).is_integer():
         return apply("pow", base, Const(exponent))
+    if exponent < 0 and not size.is_integer():
+        inverse = apply("rsqrt", base)
+        half = (apply("sqrt", inverse),) if (size * 4) % 2 else ()
+        return _product(*[inverse] * int(size * 2), *half)
     root = apply("sqrt", base)
     roots = {0.0: (), 0.25: (apply("sqrt", root),), 0.5: (root,), 0.75: (root, apply("sqrt", root))}
-    factors: tuple[Expr, ...] = (*[base] * int(size), *roots[size % 1])
-    result = factors[0]
-    for factor in factors[1:]:
-        result = apply("mul", result, factor)
+    result = _product(*[base] * int(size), *roots[size % 1])
     return result if exponent > 0 else apply("div", Const(1.0), result)
+
+
+def _product(first: Expr, *others: Expr) -> Expr:
+    result = first
+    for factor in others:
+        result = apply("mul", result, factor)
+    return result

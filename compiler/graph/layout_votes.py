@@ -27,9 +27,9 @@ class Vote:
 def votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
     """What a node wants for its output and its input; nothing where its structure does not tell."""
     match node.compute.kind:
-        case ComputeKind.CONTRACTION:
+        case ComputeKind.CONTRACTION if len({load.buffer for load in loads(node.compute.body)}) > 1:
             yield from _contraction_votes(node, constants)
-        case ComputeKind.REDUCTION:
+        case ComputeKind.CONTRACTION | ComputeKind.REDUCTION:  # a sum of squares is a window like any other
             yield from _window_votes(node, constants)
         case _:
             return

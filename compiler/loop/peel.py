@@ -34,6 +34,8 @@ from compiler.scalar import Bound, Guard, walk
 from compiler.symbol import ranges_of
 
 _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
+_TWO_ENDS = 2
+"""Iterations of a loop that has ends and no middle."""
 
 
 def peel(nest: LoopNest) -> LoopNest:
@@ -99,6 +101,8 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[bool, b
     """Whether an extent or a guard's test is different in the first, in the last iteration of `var` only."""
     inside = dict(ranges)
     first = last = False
+    lanes = {s.var for s in walk_statements(body) if isinstance(s, For) and s.kind is LoopKind.VECTOR}
+    copied = {s.var for s in walk_statements(body) if isinstance(s, For) and s.kind in _COPIED}
     for stmt in walk_statements(body):
         match stmt:
             case Let(name, _, extent, _):
@@ -109,6 +113,8 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[bool, b
             case Store(_, _, value):
                 tests = {b for e in walk(value) if isinstance(e, Guard) for b in e.bounds}
                 for test in tests:
+                    if ranges[var] == _TWO_ENDS and _fixed_mask(test, var, lanes, copied):
+                        return True, True
                     at_first, at_last = _open(test, var, inside)
                     first, last = first or at_first, last or at_last
             case _:
@@ -135,3 +141,9 @@ def _open(test: Bound, var: str, ranges: Mapping[str, int]) -> tuple[bool, bool]
         if stop > start and decide(Bound(index, test.low, test.high), {**ranges, var: stop - start}):
             return ends
     return False, False
+
+
+def _fixed_mask(test: Bound, var: str, lanes: set[str], copied: set[str]) -> bool:
+    """Whether a test that differs between lanes is constant in each iteration of `var`."""
+    names = test.index.names()
+    return var in names and not names.isdisjoint(lanes) and names <= {var, *copied}

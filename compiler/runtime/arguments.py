@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -54,14 +56,28 @@ def check_arrays(
     specs: tuple[TensorSpec, ...], arrays: Mapping[str, Array], what: str, sizes: Values
 ) -> list[Array]:
     """The arrays in the order of the specs, inputs made contiguous; raises InputError where one does not fit."""
+    if len(arrays) != len(specs) or any(spec.name not in arrays for spec in specs):
+        _refuse_unknown(specs, arrays, what)
+    return [_checked_array(spec, arrays, what, sizes) for spec in specs]
+
+
+def _refuse_unknown(specs: tuple[TensorSpec, ...], arrays: Mapping[str, Array], what: str) -> None:
     unknown = sorted(set(arrays) - {spec.name for spec in specs})
     if unknown:
         msg = f"the model has no {what} {unknown[0]!r}; it has {', '.join(spec.name for spec in specs)}"
         raise InputError(msg)
-    return [_checked_array(spec, arrays, what, sizes) for spec in specs]
 
 
 def _checked_array(spec: TensorSpec, arrays: Mapping[str, Array], what: str, sizes: Values) -> Array:
+    given = arrays.get(spec.name)
+    # The usual case, in a fifth of the time: of the right shape and type, contiguous, aligned and writeable.
+    if (
+        type(given) is np.ndarray
+        and given.shape == spec.shape
+        and given.dtype == spec.dtype.numpy
+        and given.flags.carray
+    ):
+        return given
     spec = _at(spec, sizes)
     if spec.name not in arrays:
         msg = f"{what} {spec.name!r} is missing; give an array, {_needed(spec)}"
@@ -84,6 +100,26 @@ def _at(spec: TensorSpec, sizes: Values) -> TensorSpec:
         return spec
     bindings = {name: Index.of(value) for name, value in sizes.items()}
     return replace(spec, shape=tuple(as_size(Index.of(n).substitute(bindings)) for n in spec.shape))
+
+
+def data_pointer(array: Array) -> int:
+    """The address of the first element."""
+    if _DATA_OFFSET is None:
+        return int(array.ctypes.data)
+    # A tenth of the time of `.ctypes.data` and of `.__array_interface__`, which make objects that can do more.
+    return ctypes.c_void_p.from_address(id(array) + _DATA_OFFSET).value or 0
+
+
+def _data_offset() -> int | None:
+    """Where an array object has its pointer: right after what every object has, in NumPy's ABI. None elsewhere."""
+    if platform.python_implementation() != "CPython":
+        return None
+    probe, offset = np.zeros(1), object.__basicsize__
+    found = ctypes.c_void_p.from_address(id(probe) + offset).value
+    return offset if found == probe.ctypes.data else None
+
+
+_DATA_OFFSET = _data_offset()
 
 
 def _needed(spec: TensorSpec) -> str:

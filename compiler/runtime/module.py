@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from compiler.errors import TargetError
-from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays
+from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays, data_pointer
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
@@ -34,6 +35,8 @@ class Module:
         self._program = LoadedProgram([*kernels, image.program, image.team])
         self._constants = [_aligned_copy(array) for array in image.constants]
         self._plans: dict[tuple[int, ...], MemoryPlan] = {}
+        # Of a static model; sizes that depend on symbols are found per call.
+        self._shapes = [] if image.symbols else [spec.sizes() for spec in image.outputs]
         self._idle: list[_Context] = []
         self._lock = threading.Lock()
 
@@ -128,7 +131,8 @@ class Module:
         return bind_symbols(self._image.symbols, self.inputs, inputs)
 
     def _fresh(self, sizes: Values) -> dict[str, Array]:
-        return {spec.name: np.empty(spec.sizes(sizes), spec.dtype.numpy) for spec in self.outputs}
+        shapes = [spec.sizes(sizes) for spec in self.outputs] if sizes else self._shapes
+        return {s.name: np.empty(n, s.dtype.numpy) for s, n in zip(self.outputs, shapes, strict=True)}
 
     def _plan(self, sizes: Values) -> MemoryPlan:
         """The places of all values for these sizes; the last few are kept."""
@@ -144,6 +148,10 @@ class Module:
 
     def _taken(self, sizes: Values) -> _Context:
         """A context for these sizes that no other call uses; give it back."""
+        if not sizes:
+            # Taking one from a list is one step, which needs no lock.
+            with suppress(IndexError):
+                return self._idle.pop()
         with self._lock:
             places = reversed(range(len(self._idle)))
             fits = (place for place in places if self._idle[place].sizes == sizes)
@@ -156,8 +164,7 @@ class Module:
 
     def _give_back(self, context: _Context) -> None:
         context.release()
-        with self._lock:
-            self._idle.append(context)
+        self._idle.append(context)
 
 
 def load_module(source: str | Path | bytes) -> Module:
@@ -216,8 +223,7 @@ class _Context:
         self._held = [*inputs, *outputs]
         for number, kind, where in self._ports:
             array = (inputs if kind == "input" else outputs)[where]
-            # Half the time of `.ctypes.data`, which makes an object that can do more.
-            self.execution.table[number] = array.__array_interface__["data"][0]
+            self.execution.table[number] = data_pointer(array)
 
     def release(self) -> None:
         """Forget the caller's arrays."""

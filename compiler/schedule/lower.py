@@ -21,7 +21,7 @@ from compiler.schedule.regions import absolute_axes
 from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Attachment, Loop, ScheduledStage, State, qualified
 from compiler.schedule.tensorize import dot_operands
-from compiler.workload.ir import Operand, Workload
+from compiler.workload.ir import Operand, Stage, Workload
 
 
 def lower(state: State, name: str) -> LoopNest:
@@ -169,7 +169,7 @@ class _Lowering:
         for name in (n for n in stage.packed if any(load.buffer == n for load in loads(body))):
             operand = self._state.workload.buffers[name]
             transform = self._state.workload.transforms.get(name)
-            names, dtype = _packed_order(stage, scope.names)
+            names, dtype = _packed_order(stage, scope.names, read_once=_reads_once(stage.stage, name))
             self._packed[name] = plan_packing(operand, body, names, transform, dtype)
 
         def rule(e: Expr) -> Expr | None:
@@ -191,15 +191,36 @@ def _buffer(operand: Operand, role: str) -> Buffer:
 
 
 def _packed_order(
-    stage: ScheduledStage, names: tuple[tuple[str, int], ...]
+    stage: ScheduledStage, names: tuple[tuple[str, int], ...], *, read_once: bool
 ) -> tuple[tuple[tuple[str, int], ...], DType | None]:
     """The order of a packed constant, and its type: an instruction reads the elements of its group side by side."""
     if stage.dot is None:
-        return names, None
+        return (_in_streams(stage, names) if read_once else names), None
     loop, instruction = stage.dot
     group = qualified(stage.stage.name, loop)
     outer = tuple(n for n in names if n[0] != group)
     return (*outer, *(n for n in names if n[0] == group)), INSTRUCTIONS[instruction].right
+
+
+def _reads_once(stage: Stage, operand: str) -> bool:
+    """Whether a stage reads each element of an operand once: every axis that is longer than 1 is in the read."""
+    read = {
+        n for load in loads(stage.body) if load.buffer == operand for i in load.indices for n in i.names()
+    }
+    return {a.name for a in (*stage.axes, *stage.reduce_axes) if a.extent.constant != 1} <= read
+
+
+def _in_streams(stage: ScheduledStage, names: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The unrolled vectors of a tile in front of what is reduced: each is a stream of its own through memory.
+
+    A matrix times a vector takes as long as the matrix takes to arrive, and several streams arrive faster than one:
+    more of a processor's prefetchers follow them.
+    """
+    own = {qualified(stage.stage.name, loop.name): loop for loop in stage.loops}
+    apart = {n for n, loop in own.items() if loop.kind is LoopKind.UNROLLED and not loop.reduces}
+    first = next((i for i, (n, _) in enumerate(names) if n in own and own[n].reduces), len(names))
+    late = [n for n in names[first:] if n[0] in apart]
+    return (*names[:first], *late, *(n for n in names[first:] if n[0] not in apart))
 
 
 def _leading(stage: ScheduledStage) -> int:

@@ -11,6 +11,7 @@ from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
 from compiler.dtype import DType
 from compiler.errors import CompileError
+from compiler.frontend.powers import power
 from compiler.pipeline import build_kernel, build_nest, default_schedule
 from compiler.scalar import OPS, Cast, Const, Expr, Load, apply
 from compiler.target import PRESETS, Target, native_target
@@ -18,8 +19,8 @@ from compiler.workload.ir import Workload
 from tests.compiler.execute import run_interpreted, run_native
 from tests.compiler.workloads import at, mapped, operand
 
-UNARY = ("exp", "log", "tanh", "sigmoid", "erf")
-LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 3.0, "erf": 6.0}
+UNARY = ("exp", "log", "tanh", "sigmoid", "erf", "rsqrt")
+LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 3.0, "erf": 6.0, "rsqrt": 2.0}
 SMALLEST = 2.0**-126
 WITHOUT_FMA = Target(
     **{**PRESETS["x86-64-v3"].__dict__, "features": ("sse4.1",), "cpu": "nehalem", "vector_bytes": 16}
@@ -78,6 +79,8 @@ def test_the_error_is_what_the_docstring_says(op: str) -> None:
     distance = ulps(run(op, x), exact)
     if op == "sigmoid":
         distance[np.abs(exact) < SMALLEST] = 0.0
+    if op == "rsqrt":
+        distance[np.abs(x) < SMALLEST] = 0.0
     worst = int(np.nanargmax(np.where(np.isnan(distance), np.inf, distance)))
     assert distance[worst] <= LIMITS[op], f"{op}({x[worst]!r}): {distance[worst]} ulp"
 
@@ -90,8 +93,55 @@ def test_targets_without_fused_multiply_add(op: str) -> None:
     with np.errstate(all="ignore"):
         exact = OPS[op].evaluate(x.astype(np.float64))
     distance = ulps(run(op, x, target=WITHOUT_FMA), exact)
-    distance[np.abs(exact) < SMALLEST] = 0.0
+    distance[(np.abs(exact) < SMALLEST) | (np.abs(x) < SMALLEST)] = 0.0
     assert np.max(distance) <= 2 * LIMITS[op]
+
+
+def evaluated(body: Expr, *arrays: np.ndarray) -> np.ndarray:
+    operands = {f"x{i}": a for i, a in enumerate(arrays)}
+    workload = mapped(body, arrays[0].shape, tuple(operand(name, arrays[0].size) for name in operands))
+    return run_native(workload, default_schedule(workload, native_target(), 1), operands)
+
+
+X, Y = Load("x0", at("s0")), Load("x1", at("s0"))
+
+
+def test_an_exponential_of_what_is_at_most_0_is_as_good_down_to_the_normal_numbers() -> None:
+    x = sweep()
+    body = apply("exp", apply("min", X, Const(0.0)))
+    got, exact = evaluated(body, x), np.exp(np.minimum(x, 0).astype(np.float64))
+    normal = ~(exact < SMALLEST)
+    assert np.max(ulps(got, exact)[normal]) <= LIMITS["exp"]
+    assert np.all(np.abs(got - exact)[~normal] <= SMALLEST)
+    assert np.all(got[x < -88] == 0)
+
+
+@pytest.mark.parametrize("scale", [2**-0.5, -1.7])
+def test_a_scaled_error_function(scale: float) -> None:
+    x = sweep()
+    with np.errstate(all="ignore"):
+        exact = OPS["erf"].evaluate(x.astype(np.float64) * float(np.float32(scale)))
+    distance = ulps(evaluated(apply("erf", apply("mul", X, Const(scale))), x), exact)
+    distance[np.abs(exact) < SMALLEST] = 0.0
+    assert np.max(distance) <= LIMITS["erf"]
+
+
+def test_a_product_with_a_sigmoid_is_one_quotient() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.uniform(-80, 80, 100_000).astype(np.float32) for _ in range(2))
+    exact = x.astype(np.float64) / (1 + np.exp(-y.astype(np.float64)))
+    for body in (apply("mul", X, apply("sigmoid", Y)), apply("mul", apply("sigmoid", Y), X)):
+        assert np.max(ulps(evaluated(body, x, y), exact)) <= LIMITS["sigmoid"]
+
+
+@pytest.mark.parametrize("exponent", [-0.25, -0.5, -0.75, -1.5, -2.25, 0.75])
+def test_powers_with_roots(exponent: float) -> None:
+    x = np.exp(np.random.default_rng(0).uniform(-30, 30, 100_000)).astype(np.float32)
+    exact = x.astype(np.float64) ** exponent
+    assert np.max(ulps(evaluated(power(X, exponent), x), exact)) <= 2 + 4 * abs(exponent)
+    ends = np.array([0.0, math.inf] * 8, np.float32)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(evaluated(power(X, exponent), ends), ends**exponent)
 
 
 SPECIALS = (0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 1e30, 2.5, math.inf, -math.inf, math.nan)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos
 from compiler.graph.layout import Layout
+from compiler.index import Index
 from compiler.scalar import Const, apply
 from tests.compiler.workload.graphs import GraphBuilder, bottleneck, load
 
@@ -65,6 +66,14 @@ def test_a_window_behind_a_convolution_keeps_its_order_up_to_the_interface() -> 
     b = GraphBuilder()
     pooled = b.pool(b.conv(b.input("x", 1, 3, 8, 8), 8), 2, 2, 0)
     assert wished_layouts(b.graph(pooled))[pooled].order == NHWC
+
+
+def test_a_sum_of_squares_over_neighbours_stays_in_the_order_of_the_interface() -> None:
+    b = GraphBuilder()
+    x = load(b.input("x", 1, 6, 6, 8), "a0", "a2", "a3", Index.of("a1") + Index.of("r0"))
+    squares = b.node((1, 6, 6, 6), apply("mul", x, x), (3,), "sum")
+    last = b.node((1, 6, 6, 6), load(squares, "a0", "a3", "a1", "a2"))
+    assert assign_layouts(b.graph(last))[squares].order == NHWC
 
 
 def test_a_depthwise_convolution_alone_stays_in_the_order_of_the_interface() -> None:

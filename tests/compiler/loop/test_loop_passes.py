@@ -12,16 +12,25 @@ from hypothesis import strategies as st
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
 from compiler.loop.interpreter import interpret
-from compiler.loop.ir import Extent, For, LoopKind, LoopNest, walk_statements
+from compiler.loop.ir import Extent, For, LoopKind, LoopNest, Store, walk_statements
 from compiler.loop.peel import peel
 from compiler.loop.simplify import simplify
+from compiler.scalar import Bound, Const, Guard, Load, apply, walk
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
 from compiler.space.rules import build_space
 from compiler.target import PRESETS
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error
-from tests.compiler.workloads import KINDS, convolution, depthwise, matmul, random_operands
+from tests.compiler.workloads import (
+    KINDS,
+    anchored,
+    convolution,
+    depthwise,
+    matmul,
+    operand,
+    random_operands,
+)
 
 INTERPRETABLE = 300_000
 """Operations beyond which the interpreter takes too long."""
@@ -91,3 +100,21 @@ def test_edges_are_vectors_with_known_extents(workload: Workload) -> None:
 def test_extent_texts() -> None:
     assert str(Extent(4)) == "4"
     assert str(Extent(4, Index.of("i") * -4 + 10)) == "min(4, -i*4 + 10)"
+
+
+def test_both_ends_of_a_window_along_the_lanes_get_constant_masks() -> None:
+    size, reach = 32, 5
+    place = Index.of("s1") + Index.of("r0") - reach // 2
+    near = Guard((Bound(place, 0, size),), Load("x0", (Index.of("s0"), place)), Const(0.0))
+    workload = anchored((4, size), (reach,), "sum", apply("mul", near, near), (operand("x0", 4, size),))
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    values = space.values(space.default) | {"vectors": 2, "rows": 2}
+    nest = peel(simplify(lower(replay(workload, space.build(values)), "kernel")))
+    loops = {s.var: s for s in walk_statements(nest.body) if isinstance(s, For)}
+    stored = [s.value for s in walk_statements(nest.body) if isinstance(s, Store)]
+    tests = [b for value in stored for e in walk(value) if isinstance(e, Guard) for b in e.bounds]
+    assert tests
+    assert all(loops[str(n)].kind is not LoopKind.SERIAL for b in tests for n in b.index.names())
+    np.testing.assert_allclose(
+        run(nest, workload), reference_outputs(workload, random_operands(workload))["y0"], rtol=1e-5
+    )

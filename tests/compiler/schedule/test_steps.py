@@ -154,3 +154,16 @@ def test_a_step_leaves_the_state_before_it_alone() -> None:
 def test_malformed_schedules_are_refused(data: object) -> None:
     with pytest.raises(ValueError, match=r"schedule|step"):
         schedule_from_json(data)
+
+
+@pytest.mark.parametrize(("rows", "streams"), [(1, True), (4, False)])
+def test_a_matrix_that_is_read_once_is_packed_in_a_stream_per_vector(rows: int, *, streams: bool) -> None:
+    workload = matmul(rows, 64, 48)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    values = space.values(space.default) | {"vectors": 2}
+    nest = lower(replay(workload, space.build(values)), "kernel")
+    packing = nest.by_name["c0"].packing
+    assert packing is not None
+    vectors = packing.coefficients.index((8, 0))
+    reduced = next(i for i, (_, inner) in enumerate(packing.coefficients) if inner)
+    assert (vectors < reduced) is streams

@@ -1,0 +1,41 @@
+"""Pieces: a long vector taken apart into the target's own vectors, and put together again; both cost nothing.
+
+LLVM splits long vectors late: what it recognises only in vectors of the target's length is emitted piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.types import Value, llvm_type
+
+
+def piece(out: Emitter, vector: Value, first: int, count: int) -> Value:
+    """`count` lanes from `first` on; one lane is a scalar."""
+    if count == 1:
+        text = f"extractelement {vector.llvm_type} {vector.text}, i64 {first}"
+        return Value(out.value(text), vector.dtype, 0)
+    kind = vector.llvm_type
+    text = f"shufflevector {kind} {vector.text}, {kind} poison, {_mask(range(first, first + count))}"
+    return Value(out.value(text), vector.dtype, count)
+
+
+def by_pieces(out: Emitter, operation: Callable[[Value], Value], vector: Value, widest: int) -> Value:
+    """The operation on every `widest` lanes of a vector whose lanes are a power of two, as is that number."""
+    if vector.lanes <= widest:
+        return operation(vector)
+    results = [operation(piece(out, vector, i, widest)) for i in range(0, vector.lanes, widest)]
+    while len(results) > 1:
+        results = [_joined(out, low, high) for low, high in zip(results[::2], results[1::2], strict=True)]
+    return results[0]
+
+
+def _joined(out: Emitter, low: Value, high: Value) -> Value:
+    kind, lanes = llvm_type(low.dtype, low.lanes), 2 * low.lanes
+    text = f"shufflevector {kind} {low.text}, {kind} {high.text}, {_mask(range(lanes))}"
+    return Value(out.value(text), low.dtype, lanes)
+
+
+def _mask(lanes: Sequence[int]) -> str:
+    return f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
