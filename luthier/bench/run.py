@@ -12,7 +12,7 @@ from compiler.errors import InputError
 from compiler.runtime.module import Module, load_module
 from luthier.bench.engines import Engine, LuthierEngine, make_peer
 from luthier.bench.reference import float64_outputs, make_inputs, relative_error
-from luthier.bench.timing import Timing, time_engines
+from luthier.bench.turns import SETTLE_PEERS_S, Times, take_turns, timed
 from luthier.build import BuildOptions, build_module, read_program
 
 ARTIFACT_SUFFIX = ".luthier"
@@ -34,9 +34,9 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
             LuthierEngine(module, inputs),
             *(make_peer(n, path, inputs, options.threads) for n in against),
         ]
-        timings = time_engines(engines, seconds)
+        times = _timed(engines, seconds)
         # After the timing: what NumPy leaves behind (threads that spin, memory in pieces) would disturb it.
-        return _document(path, module, timings, float64_outputs(program, inputs))
+        return _document(path, module, times, float64_outputs(program, inputs))
     finally:
         module.close()
 
@@ -48,32 +48,41 @@ def _bench_artifact(path: Path, against: Sequence[str], seconds: float) -> dict[
     module = load_module(path)
     try:
         engine: Engine = LuthierEngine(module, make_inputs(module.inputs))
-        return _document(path, module, time_engines([engine], seconds), None)
+        return _document(path, module, _timed([engine], seconds), None)
     finally:
         module.close()
 
 
+def _timed(engines: Sequence[Engine], seconds: float) -> list[tuple[Engine, Times]]:
+    times = take_turns({e.name: timed(e.run) for e in engines}, seconds, settle_s=SETTLE_PEERS_S)
+    return [(engine, times[engine.name]) for engine in engines]
+
+
 def _document(
-    path: Path, module: Module, timings: Sequence[Timing], reference: Mapping[str, np.ndarray] | None
+    path: Path,
+    module: Module,
+    times: Sequence[tuple[Engine, Times]],
+    reference: Mapping[str, np.ndarray] | None,
 ) -> dict[str, Any]:
-    ours = timings[0].percentile_ms(50)
+    (_, ours), *peers = times
     return {
         "model": path.stem,
         "target": module.target.name,
         "threads": module.threads,
-        "results": [_result(timing, reference) for timing in timings],
-        "ratio": {timing.engine.name: timing.percentile_ms(50) / ours for timing in timings[1:]},
+        "results": [_result(engine, taken, reference) for engine, taken in times],
+        "ratio": {engine.name: taken.median_s / ours.median_s for engine, taken in peers},
     }
 
 
-def _result(timing: Timing, reference: Mapping[str, np.ndarray] | None) -> dict[str, Any]:
-    error = None if reference is None else relative_error(timing.engine.run(), reference)
+def _result(engine: Engine, times: Times, reference: Mapping[str, np.ndarray] | None) -> dict[str, Any]:
+    error = None if reference is None else relative_error(engine.run(), reference)
+    p10, median, p90 = times.percentiles_s()
     return {
-        "engine": timing.engine.name,
-        "version": timing.engine.version,
-        "median_ms": timing.percentile_ms(50),
-        "p10_ms": timing.percentile_ms(10),
-        "p90_ms": timing.percentile_ms(90),
-        "runs": timing.runs,
+        "engine": engine.name,
+        "version": engine.version,
+        "median_ms": median * 1e3,
+        "p10_ms": p10 * 1e3,
+        "p90_ms": p90 * 1e3,
+        "runs": times.runs,
         "max_relative_error": error,
     }

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,27 +8,22 @@ import pytest
 from compiler.errors import InputError
 from luthier.bench.engines import make_peer
 from luthier.bench.reference import relative_error
-from luthier.bench.timing import time_engines
+from luthier.bench.turns import Sampler, take_turns
 
 
-class _Counting:
-    """An engine that only counts."""
-
-    version = "1"
-
-    def __init__(self, name: str, order: list[str]) -> None:
-        self.name, self._order = name, order
-
-    def run(self) -> dict[str, np.ndarray[Any, Any]]:
-        self._order.append(self.name)
-        return {}
-
-
-def test_engines_take_turns_and_the_order_turns_too() -> None:
+def test_contenders_take_turns_and_the_order_turns_too() -> None:
     order: list[str] = []
-    timings = time_engines([_Counting("a", order), _Counting("b", order)], seconds=0.0)
-    assert [timing.engine.name for timing in timings] == ["a", "b"]
-    assert all(len(timing.samples_s) == 5 for timing in timings)
+
+    def contender(name: str) -> Sampler:
+        def sample(runs: int) -> float:
+            order.append(name)
+            return 1.0
+
+        return sample
+
+    times = take_turns({"a": contender("a"), "b": contender("b")}, seconds=0.0, settle_s=0.0)
+    assert list(times) == ["a", "b"]
+    assert all((len(t.samples_s), t.runs) == (5, 5) for t in times.values())
     changes = [name for name, before in zip(order, ["", *order], strict=False) if name != before]
     assert changes == ["a", "b", "a", "b", "a", "b", "a", "b"]
 
