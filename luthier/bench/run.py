@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import InputError
-from compiler.runtime.module import Module, load_module
+from compiler.runtime.module import Module
 from luthier.bench.engines import Engine, LuthierEngine, make_peer
-from luthier.bench.reference import float64_outputs, make_inputs, relative_error
+from luthier.bench.reference import float64_outputs, relative_error
+from luthier.bench.subject import Subject
 from luthier.bench.turns import SETTLE_PEERS_S, Times, take_turns, timed
-from luthier.build import BuildOptions, build_module, read_program
-
-ARTIFACT_SUFFIX = ".luthier"
+from luthier.build import BuildOptions
 
 
 def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -24,33 +24,19 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
     Raises:
         LuthierError: the model or the artifact cannot be read, or an engine cannot run it.
     """
-    if path.suffix == ARTIFACT_SUFFIX:
-        return _bench_artifact(path, against, seconds)
-    program = read_program(path, options)
-    module = build_module(program, options)
-    try:
-        inputs = make_inputs(module.inputs, program=program)
+    with closing(Subject(path, options)) as subject:
+        if against and subject.program is None:
+            msg = f"{path} is compiled code, which other engines cannot read; give the ONNX file to compare them"
+            raise InputError(msg)
+        module, inputs = subject.module, subject.inputs
         engines = [
             LuthierEngine(module, inputs),
             *(make_peer(n, path, inputs, options.threads) for n in against),
         ]
         times = _timed(engines, seconds)
         # After the timing: what NumPy leaves behind (threads that spin, memory in pieces) would disturb it.
-        return _document(path, module, times, float64_outputs(program, inputs))
-    finally:
-        module.close()
-
-
-def _bench_artifact(path: Path, against: Sequence[str], seconds: float) -> dict[str, Any]:
-    if against:
-        msg = f"{path} is compiled code, which other engines cannot read; give the ONNX file to compare them"
-        raise InputError(msg)
-    module = load_module(path)
-    try:
-        engine: Engine = LuthierEngine(module, make_inputs(module.inputs))
-        return _document(path, module, _timed([engine], seconds), None)
-    finally:
-        module.close()
+        reference = None if subject.program is None else float64_outputs(subject.program, inputs)
+        return _document(path, module, times, reference)
 
 
 def _timed(engines: Sequence[Engine], seconds: float) -> list[tuple[Engine, Times]]:

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import numpy as np
+import onnx
 import pytest
 
+from benchmarks.kernel_models import matmul
 from compiler.errors import InputError
 from luthier.bench.engines import make_peer
 from luthier.bench.reference import relative_error
 from luthier.bench.turns import Sampler, take_turns
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "contracts"
 
 
 def test_contenders_take_turns_and_the_order_turns_too() -> None:
@@ -45,3 +54,50 @@ def test_an_engine_that_refuses_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
     with pytest.raises(InputError, match="refuses the model"):
         make_peer("onnxruntime", tmp_path / "bad.onnx", {}, 1)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.onnx"
+    onnx.save(matmul(16, 64, 32), path)
+    return path
+
+
+def test_a_profile_names_every_kernel_and_a_trace_holds_all_runs(
+    small: Path, cli: Cli, tmp_path: Path
+) -> None:
+    options = ("--threads", "2", "--seconds", "0.05", "--trace", "trace.json")
+    done = cli("bench", small, *options, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads((CONTRACTS / "profile.schema.json").read_text()))
+    assert sum(kernel["share"] for kernel in document["kernels"]) <= 1.01
+    product = max(document["kernels"], key=lambda kernel: kernel["gflops"])
+    assert product["gflops"] == pytest.approx(2 * 16 * 64 * 32 / product["median_us"] / 1e3, rel=0.1)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {span["tid"] for span in spans} == {0, 1}
+    assert len(spans) == 2 * len(document["kernels"]) * document["runs"]
+    assert {span["name"] for span in spans} == {kernel["name"] for kernel in document["kernels"]}
+
+
+def test_a_profile_of_an_artifact_leaves_out_what_it_does_not_know(small: Path, cli: Cli) -> None:
+    assert cli("compile", small, "-o", "small.luthier", "--threads", "1").returncode == 0
+    options = ("--threads", "1", "--seconds", "0.05", "--profile")
+    shown = cli("bench", "small.luthier", *options)
+    assert shown.returncode == 0, shown.stderr
+    assert "of roofline" in shown.stdout
+    document = json.loads(cli("bench", "small.luthier", *options, "--json").stdout)
+    assert {kernel["gflops"] for kernel in document["kernels"]} == {None}
+
+
+def test_a_profile_is_of_our_kernels_alone(small: Path, cli: Cli) -> None:
+    done = cli("bench", small, "--profile", "--against", "onnxruntime")
+    assert done.returncode == 2
+    assert "leave out --against" in done.stderr
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_any_work(small: Path, cli: Cli) -> None:
+    done = cli("bench", small, "--trace", "none/trace.json")
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
