@@ -76,6 +76,12 @@ class Profile:
         """Seconds of a run."""
         return float(np.median(self.samples_s))
 
+    @property
+    def between_s(self) -> float:
+        """Seconds of a run in which no kernel ran; the median of what each run has of it."""
+        kernels = np.sum([kernel.samples_s for kernel in self.kernels], axis=0)
+        return float(np.median(np.subtract(self.samples_s, kernels)))
+
 
 class Profiler:
     """Runs a model and notes times. Not thread-safe; close it after use."""
