@@ -3,7 +3,8 @@
 A profiled program notes the clock in native code when a member of the team begins and ends its share of a kernel (about
 25 ns each), on the caches as the kernel before left them. It is a program of its own: a Module that is not profiled has
 nothing of it. A kernel's time is from the first member's begin to the last one's end; what lies between the end of one
-kernel and the begin of the next is the barrier.
+kernel and the begin of the next is the barrier. Where a team's caller goes on alone (compiler/codegen/team_run.py), the
+other members' times stay 0 for that run.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Profile:
     Attributes:
         samples_s: seconds from the begin of the first kernel to the end of the last, one per run.
         phases: the names of all phases, in order; a kernel has one or more.
-        stamps_ns: shape (runs, members, phases, 2), nanoseconds of the monotonic clock.
+        stamps_ns: shape (runs, members, phases, 2), nanoseconds of the monotonic clock; 0 where a member took no part.
         constant_bytes: of the packed weights of the whole model.
     """
 
@@ -102,7 +103,10 @@ class Profiler:
 
     def run(self) -> dict[str, Array]:
         """Run once, note the times, give the model's outputs."""
-        outputs = self._module.run(self._inputs)
+        outputs = {
+            spec.name: np.zeros(spec.sizes(self._values), spec.dtype.numpy) for spec in self._module.outputs
+        }
+        self._module.run_into(self._inputs, outputs)
         self._runs.append(outputs.pop(_STAMPS))
         return outputs
 
@@ -124,8 +128,8 @@ class Profiler:
 
     def _kernel(self, call: KernelCall, stamps: Array) -> KernelTime:
         """`stamps`: shape (runs, members, phases of the kernel, 2)."""
-        spent = (stamps[..., 1] - stamps[..., 0]).mean(axis=1).sum(axis=1)
-        lasted = (stamps[..., 1].max(axis=1) - stamps[..., 0].min(axis=1)).sum(axis=1)
+        spent = (stamps[..., 1] - stamps[..., 0]).mean(axis=1)
+        lasted = stamps[..., 1].max(axis=1) - _begins(stamps).min(axis=1)
         busy = float(spent.sum() / max(1, lasted.sum()))
         constant, value = self._bytes(call)
         return KernelTime(call.name, call.symbol, _seconds(stamps), busy, constant, value)
@@ -152,5 +156,11 @@ def _with_stamps(image: Image) -> Image:
 
 def _seconds(stamps: Array) -> tuple[float, ...]:
     """From the first begin to the last end, per run."""
-    lasted = stamps[..., 1].max(axis=(1, 2)) - stamps[..., 0].min(axis=(1, 2))
+    lasted = stamps[..., 1].max(axis=(1, 2)) - _begins(stamps).min(axis=(1, 2))
     return tuple(float(ns) * 1e-9 for ns in lasted)
+
+
+def _begins(stamps: Array) -> Array:
+    """When members began; those who took no part in a run began after everybody."""
+    begins = stamps[..., 0]
+    return np.where(begins == 0, np.iinfo(np.int64).max, begins)
