@@ -1,4 +1,4 @@
-"""Ratios of medians with their 95 % intervals, from samples that were taken in turns.
+"""Ratios of times with their 95 % intervals, from samples that were taken in turns.
 
 The bootstrap draws whole rounds: what slowed one round slowed every contender in it, and cancels.
 """
@@ -26,16 +26,18 @@ class Interval:
         return f"{self.value:.2f} ({self.low:.2f}..{self.high:.2f})"
 
 
-def best_ratio(others: Sequence[Sequence[float]], ours: Sequence[float]) -> Interval:
-    """The smallest of the others' medians over the median of ours; all have a sample per round, in order."""
+def best_ratio(
+    others: Sequence[Sequence[float]], ours: Sequence[float], percentile: float = 50.0
+) -> Interval:
+    """The smallest of the others' percentiles over that of ours; all have a sample per round, in order."""
     samples = np.array([ours, *others], np.float64)
     rounds = samples.shape[1]
     picks = np.random.default_rng(0).integers(0, rounds, (_RESAMPLES, rounds))
-    value = _best(np.median(samples, axis=1)[:, None])[0]
-    low, high = np.percentile(_best(np.median(samples[:, picks], axis=2)), _BOUNDS)
+    value = _best(np.percentile(samples, percentile, axis=1)[:, None])[0]
+    low, high = np.percentile(_best(np.percentile(samples[:, picks], percentile, axis=2)), _BOUNDS)
     return Interval(float(value), float(low), float(high))
 
 
-def _best(medians: np.ndarray) -> np.ndarray:
-    """`medians`: shape (contenders, resamples), ours first."""
-    return np.asarray(medians[1:].min(axis=0) / medians[0])
+def _best(times: np.ndarray) -> np.ndarray:
+    """`times`: shape (contenders, resamples), ours first."""
+    return np.asarray(times[1:].min(axis=0) / times[0])

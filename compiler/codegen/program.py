@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from compiler.codegen.clear import CLEAR, Clear, emit_clears
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
 from compiler.codegen.kernel import Kernel
@@ -32,29 +33,33 @@ class Call:
         slots: the table's slot of each pointer.
         parallel_extent: of the loop that is shared out, over the names in `sizes`.
         sizes: the table's slot of each of the kernel's symbols, in the kernel's order.
+        clears: what is set to zero beside it; the kernel neither reads nor writes it.
     """
 
     symbol: str
     slots: tuple[int, ...]
     parallel_extent: Size
     sizes: tuple[tuple[str, int], ...] = ()
+    clears: tuple[Clear, ...] = ()
 
 
-def phase_calls(kernel: Kernel, slots: tuple[int, ...]) -> tuple[Call, ...]:
-    """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols."""
+def phase_calls(kernel: Kernel, slots: tuple[int, ...], clears: tuple[Clear, ...] = ()) -> tuple[Call, ...]:
+    """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols. The first phase clears."""
     count = len(kernel.params)
     sizes = tuple(zip(kernel.symbols, slots[count:], strict=True))
     return tuple(
-        Call(kernel.phase_symbol(i), slots[:count], n, sizes) for i, n in enumerate(kernel.parallel_extents)
+        Call(kernel.phase_symbol(i), slots[:count], n, sizes, () if i else clears)
+        for i, n in enumerate(kernel.parallel_extents)
     )
 
 
 def emit_program(calls: tuple[Call, ...], stamps: int | None = None) -> str:
     """The program's IR module; `stamps`: the table's slot of the array of times, where it is profiled."""
     declared = {f"declare void @{c.symbol}({', '.join(_types(c))})" for c in calls}
-    clock = [] if stamps is None else [_CLOCK]
+    helpers = [CLEAR] if any(call.clears for call in calls) else []
+    helpers += [] if stamps is None else [_CLOCK]
     barrier = "declare void @team_barrier(ptr, i64)"
-    return "\n".join([*sorted(declared), barrier, *clock, _program(calls, stamps)])
+    return "\n".join([*sorted(declared), barrier, *helpers, _program(calls, stamps)])
 
 
 _CLOCK = """declare i32 @clock_gettime(i32, ptr)
@@ -97,8 +102,8 @@ def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
             lines.append(f"  {name} = load ptr, ptr {name}.p")
             arguments.append(f"ptr {name}")
         arguments += [f"i64 {size}" for size in (*sizes.values(), f"%begin{number}", f"%end{number}")]
-        run = f"  call void @{call.symbol}({', '.join(arguments)})"
-        lines += [run] if stamps is None else [*_stamp(2 * number), run, *_stamp(2 * number + 1)]
+        run = [*emit_clears(number, call.clears), f"  call void @{call.symbol}({', '.join(arguments)})"]
+        lines += run if stamps is None else [*_stamp(2 * number), *run, *_stamp(2 * number + 1)]
     return "\n".join([*lines, "  ret void", "}", ""])
 
 

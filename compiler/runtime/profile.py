@@ -147,7 +147,7 @@ class Profiler:
 
 def _with_stamps(image: Image) -> Image:
     """The same model with one more output, which its program fills with times."""
-    calls = tuple(c for k in image.calls for c in phase_calls(image.kernels[k.symbol], k.slots))
+    calls = tuple(c for k in image.calls for c in phase_calls(image.kernels[k.symbol], k.slots, k.clears))
     program = emit_object(emit_program(calls, stamps=len(image.slots)), image.target)
     spec = TensorSpec(_STAMPS, (image.threads, len(calls), 2), DType.I64)
     slots = (*image.slots, Slot("output", len(image.outputs)))
