@@ -1,8 +1,9 @@
 """Memory plan: where every value of a Program lives during a run.
 
-Values that are alive at different times share one arena (greedy by size: each takes the lowest offset that is free
-during its whole life). The border of zeros (halo) that a producer leaves around its value is cleared in each run: it
-costs less than the caches that a value of its own memory would need.
+Values that are alive at different times share one arena. It is planned greedily: those that take the most bytes
+for the longest time first, and each takes the lowest offset that is free during its whole life. The border of zeros
+(halo) that a producer leaves around its value is cleared in each run: that costs less than the caches that a value of
+its own memory would need.
 
 Sizes of values may depend on the Program's symbols. Then `lives` is kept, and placed anew for each size that is run.
 There, and where a border is in too many pieces, a value with a border lives in zeroed memory of its own; two such
@@ -117,6 +118,11 @@ class _Placed:
     size: int
     border: int | None
 
+    @property
+    def time(self) -> int:
+        """How many Subgraphs it lives for."""
+        return self.last - self.first + 1
+
 
 def scratch_value(call: int, name: str) -> str:
     """The name under which a kernel's scratch buffer is placed; no value of a model has such a name."""
@@ -172,7 +178,7 @@ def _producer(subgraph: Subgraph, output: Operand) -> Stage:
 
 def _place_arena(lives: list[_Placed]) -> tuple[int, dict[str, Place]]:
     placed: list[tuple[_Placed, int]] = []
-    for life in sorted(lives, key=lambda item: (-item.size, item.first, item.value)):
+    for life in sorted(lives, key=lambda item: (-item.size * item.time, item.first, item.value)):
         taken = sorted((offset, offset + o.size) for o, offset in placed if _overlap(o, life))
         offset = 0
         for start, end in taken:

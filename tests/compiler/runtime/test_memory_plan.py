@@ -12,7 +12,7 @@ from compiler.dtype import DType
 from compiler.index import Index
 from compiler.pipeline import compile_program, load_graph, lower
 from compiler.runtime.borders import border_strips
-from compiler.runtime.memory_plan import lives, plan_memory
+from compiler.runtime.memory_plan import Life, lives, place_all, plan_memory
 from compiler.runtime.module import Module, load_module
 from compiler.scalar import Const
 from compiler.schedule.source import NoSource
@@ -87,6 +87,33 @@ def test_the_arena_is_as_large_as_what_lives_at_once() -> None:
     for now in alive:
         spans = sorted((plan.places[v.value].offset, sizes[v.value]) for v in now)
         assert all(a + size <= b for (a, size), (b, _) in pairwise(spans))
+
+
+def life(name: str, first: int, last: int, size: int) -> Life:
+    return Life(name, first, last, Index.of(64 * size), None)
+
+
+def test_what_lives_long_is_placed_first() -> None:
+    """With the largest first, the one that lives on would leave a gap that the others do not fit into."""
+    values = [life("a", 3, 3, 3), life("b", 3, 3, 3), life("c", 2, 4, 3), life("d", 2, 2, 4)]
+    assert place_all(values, {}).arena_bytes == 64 * 9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_lives_at_the_same_time_is_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = [
+        life(f"v{i}", first, first + int(rng.integers(0, 4)), int(rng.integers(1, 9)))
+        for i, first in enumerate(rng.integers(0, 12, 16).tolist())
+    ]
+    plan = place_all(values, {})
+    sizes = {v.value: size_at(v.size_bytes, {}) for v in values}
+    for time in range(16):
+        spans = sorted(
+            (plan.places[v.value].offset, sizes[v.value]) for v in values if v.first <= time <= v.last
+        )
+        assert all(a + size <= b for (a, size), (b, _) in pairwise(spans))
+        assert plan.arena_bytes >= sum(size for _, size in spans)
 
 
 def test_borders_are_cleared_whatever_was_in_memory() -> None:
