@@ -35,7 +35,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import step_json
 from compiler.symbol import as_size, size_at
 from compiler.workload.program import Program, Subgraph
-from luthier.bench.reference import float64_outputs, make_inputs, relative_error
+from luthier.bench.reference import float64_outputs, make_inputs, operands, relative_error, store
 from luthier.build import BuildOptions, build_module
 from luthier.levels import inspect_tasks
 from service.records.source import task_error_budget
@@ -109,14 +109,13 @@ def _kernels(program: Program, inputs: Arrays, options: BuildOptions) -> Generat
     budget, broken = task_error_budget(options.error_budget), 0
     values: dict[str, np.ndarray[Any, Any]] = {**program.constants, **inputs}
     for subgraph in program.subgraphs:
-        case = _Case(subgraph, values, options, budget)
+        case = _Case(subgraph, operands(program, subgraph, values), options, budget)
         found = case.check("kernel", subgraph.name, schedules[subgraph.workload.digest], case.native)
         yield found
         if found.wrong:
             broken += 1
             yield from case.explain(schedules[subgraph.workload.digest])
-        for name, array in case.expected.items():
-            values[subgraph.bindings[name]] = array
+        store(program, subgraph, values, case.expected)
     return broken
 
 
@@ -125,10 +124,7 @@ class _Case:
 
     def __init__(self, subgraph: Subgraph, values: Arrays, options: BuildOptions, budget: float) -> None:
         self._workload, self._options, self._budget = subgraph.workload, options, budget
-        self._operands = {
-            o.name: values[subgraph.bindings[o.name]].reshape(o.sizes).astype(o.dtype.numpy)
-            for o in subgraph.workload.operands
-        }
+        self._operands = {o.name: values[o.name].astype(o.dtype.numpy) for o in subgraph.workload.operands}
         self.expected = reference_outputs(subgraph.workload, self._operands)
 
     def check(

@@ -10,7 +10,7 @@ from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.runtime.image import TensorSpec
 from compiler.workload.index_operands import input_index_extents
-from compiler.workload.program import Program
+from compiler.workload.program import Program, Subgraph
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -31,13 +31,30 @@ def float64_outputs(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
     """Every Subgraph evaluated in float64, by definition rather than by generated code."""
     values: dict[str, np.ndarray] = {**program.constants, **inputs}
     for subgraph in program.subgraphs:
-        workload, bindings = subgraph.workload, subgraph.bindings
-        # A Workload may see several dimensions of a value as one.
-        operands = {o.name: values[bindings[o.name]].reshape(o.sizes) for o in workload.operands}
-        for name, array in reference_outputs(workload, operands).items():
-            values[bindings[name]] = array
+        store(
+            program,
+            subgraph,
+            values,
+            reference_outputs(subgraph.workload, operands(program, subgraph, values)),
+        )
     shapes = {name: tuple(extent.const for extent in kind.shape) for name, kind in program.outputs.items()}
     return {name: values[name].reshape(shape) for name, shape in shapes.items()}
+
+
+def operands(program: Program, subgraph: Subgraph, values: Arrays) -> dict[str, np.ndarray]:
+    """What a Subgraph reads of the values so far. A Workload may see several dimensions of a value as one."""
+    homes = {name: program.home(value) for name, value in subgraph.bindings.items()}
+    return {o.name: values[homes[o.name]].reshape(o.sizes) for o in subgraph.workload.operands}
+
+
+def store(program: Program, subgraph: Subgraph, values: dict[str, np.ndarray], outputs: Arrays) -> None:
+    """Add the outputs of a Subgraph to the values, a part to its whole: around the part there are zeros."""
+    for name, array in outputs.items():
+        value = subgraph.bindings[name]
+        home, stored = program.home(value), array.reshape(program.buffers[value].sizes)
+        if home != value and home in values:
+            stored = np.where(stored == 0, values[home], stored)
+        values[home] = stored
 
 
 def relative_error(outputs: Arrays, reference: Arrays) -> float:

@@ -9,11 +9,14 @@ import jsonschema
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.kernel_models import matmul
 from compiler.errors import InputError
+from compiler.graph.evaluate import evaluate_graph
+from compiler.pipeline import load_graph, lower
 from luthier.bench.engines import make_peer
-from luthier.bench.reference import relative_error
+from luthier.bench.reference import float64_outputs, relative_error
 from luthier.bench.turns import Sampler, take_turns
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -43,6 +46,29 @@ def test_the_error_is_relative_to_the_largest_value() -> None:
         0.05
     )
     assert relative_error({"y": np.array([np.nan, -4.0]), "empty": np.zeros((0,))}, reference) == float("inf")
+
+
+def test_the_reference_of_values_that_are_stored_as_parts_of_one() -> None:
+    rng = np.random.default_rng(0)
+    weights = {"v": (6, 3, 3, 3), "w": (10, 3, 1, 1)}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "v"], ["a"], pads=[1, 1, 1, 1]),
+            helper.make_node("Conv", ["x", "w"], ["b"]),
+            helper.make_node("Concat", ["a", "b"], ["y"], axis=1),
+        ],
+        "joined",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 5, 7])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 5, 7])],
+        [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), n) for n, s in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    imported = load_graph(model)
+    program = lower(imported)
+    assert program.wholes
+    x = {"x": rng.standard_normal((1, 3, 5, 7))}
+    found = float64_outputs(program, x)["y"]
+    np.testing.assert_allclose(found, evaluate_graph(imported, x)["y"], rtol=1e-12, atol=1e-12)
 
 
 def test_an_unknown_engine_is_named_with_the_known_ones() -> None:
