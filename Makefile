@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench bench-kernels golden up down clean
+.PHONY: help setup demo test check format bench-models bench-kernels golden up down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ format: $(STAMP) ## Format the code and apply the linter's safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## Time the models beside ONNX Runtime (ARGS='mlp resnet50 --threads 1')
+bench-models: $(STAMP) ## Time whole models beside other engines (ARGS='mlp resnet50 --threads 1 --seconds 60')
 	$(BIN)/python -m benchmarks.models $(ARGS)
 
 bench-kernels: $(STAMP) ## Time single operators beside the ceilings and other engines (ARGS="--group memory --check")

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ceilings import Probes
 from benchmarks.kernel_shapes import Shape
 from benchmarks.own_kernels import OwnKernels, kernel_subgraphs
 from benchmarks.torch_engine import TorchEngine
-from benchmarks.turns import SETTLE_PEERS_S, SETTLE_S, Sampler, Times, take_turns, timed
 from benchmarks.work import Work, count_work
 from compiler.errors import InputError, LuthierError
 from compiler.graph.pipeline import optimise
@@ -26,8 +24,10 @@ from compiler.space.space import SearchSpace, Value
 from compiler.target import Target, usable_cores
 from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
+from luthier.bench.ceilings import Probes
 from luthier.bench.engines import PEERS, Arrays, Engine
 from luthier.bench.reference import make_inputs, relative_error
+from luthier.bench.turns import SETTLE_PEERS_S, SETTLE_S, Sampler, Times, take_turns, timed
 from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource, task_error_budget

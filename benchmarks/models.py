@@ -1,10 +1,12 @@
-"""Time models in Luthier, untuned and tuned, beside ONNX Runtime (and OpenVINO where it is installed).
+"""Time whole models, untuned and tuned, beside other engines (docs/benchmarks.md).
 
-    python -m benchmarks.models [MODEL ...] [--threads 1,2] [--seconds 10] [--tune TRIALS] [--database URL] [--json OUT]
+    python -m benchmarks.models [PATTERN ...] [--models DIR] [--threads 1,2] [--trials N] [--seconds S]
+                                [--database URL] [--time 10] [--skip-peers] [--json OUT] [--plot OUT.svg]
+                                [--record] [--check]
 
-A MODEL is a name of examples/networks or the path of an ONNX file; without any, all of them. The engines of a model run
-in alternation in one process, so only the ratios within a row mean something. "tuned" takes what the tuning log knows;
---tune fills it first. Errors are the largest difference from a float64 reference over its largest value.
+The models are those of examples/networks, and every ONNX file of --models. PATTERN is a name of one, with * and ?.
+"tuned" takes what the tuning log knows; --trials and --seconds tune each model first, per number of threads. --time is
+how long the turns of a model last. --record appends to the performance history; --check exits 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -14,129 +16,125 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import luthier
-from compiler.pipeline import compile_program
-from compiler.runtime.module import Module
-from compiler.schedule.source import NoSource
+from benchmarks import history
+from benchmarks.bars import WRONG
+from benchmarks.intervals import Interval
+from benchmarks.model_bars import geometric_mean, model_bars
+from benchmarks.model_run import OWN, ModelOptions, run_model
+from benchmarks.models_plot import models_svg
 from compiler.target import usable_cores
-from compiler.workload.evaluate import evaluate_program
-from compiler.workload.program import Program
 from examples.networks import NAMES, filled
-from luthier.bench.engines import PEERS, Engine, LuthierEngine, make_peer
-from luthier.bench.reference import make_inputs, relative_error
-from luthier.bench.timing import Timing, time_engines
-from luthier.build import BuildOptions, build_module, make_options, read_program
+from luthier.bench.engines import PEERS
+from workers.device import describe_device, device_json
 
 
 def main() -> None:
-    """Time what the arguments ask for; a table on stderr, JSON into a file."""
+    """Time what the arguments ask for; a table on stderr, bars on stdout, JSON and a plot into files."""
     arguments = _arguments()
     rows = []
     for row in _rows(arguments):
         rows.append(row)
-        _show(row)
+        print(table_line(row), file=sys.stderr, flush=True)
+    found = model_bars(rows)
+    for bar in found:
+        print(bar.line())
+    for kind in ("tuned", "untuned"):
+        mean = geometric_mean(rows, kind)
+        print(f"{kind}: geometric mean over all rows {'-' if mean is None else f'{mean:.2f}'}")
     if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+        bars = [{**vars(bar), "met": bar.met} for bar in found]
+        document = {"device": device_json(describe_device()), "rows": rows, "bars": bars}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+    if arguments.plot:
+        arguments.plot.write_text(models_svg(rows))
+    if arguments.record:
+        history.record(rows)
+    if arguments.check and any(bar.met is False for bar in found):
+        sys.exit(1)
 
 
-def bench_model(path: Path, options: BuildOptions, peers: Sequence[str], seconds: float) -> dict[str, Any]:
-    """One row: medians of every engine, ratios of their medians to the tuned one's, errors.
+def find_models(patterns: Sequence[str], folder: Path | None) -> dict[str, Path | None]:
+    """The models that match a pattern, by name; None for one of examples/networks. The folder's files win.
 
-    Raises:
-        LuthierError: the model cannot be compiled, or a peer refuses it.
+    Raises InputError where there are none.
     """
-    program = read_program(path, options)
-    inputs = _inputs(program, options)
-    with ExitStack() as stack:
-        untuned, tuned = (stack.enter_context(closing(m)) for m in _modules(program, options))
-        engines: list[Engine] = [
-            LuthierEngine(tuned, inputs, "tuned"),
-            LuthierEngine(untuned, inputs, "untuned"),
-            *(make_peer(name, path, inputs, options.threads) for name in peers),
-        ]
-        timings = time_engines(engines, seconds)
-        reference = evaluate_program(program, inputs)
-        row = {"model": path.stem, "threads": options.threads, "lookups": _lookups(tuned)}
-        return {**row, **_figures(timings, reference)}
+    known: dict[str, Path | None] = dict.fromkeys(NAMES)
+    known |= {path.stem: path for path in sorted(folder.glob("*.onnx"))} if folder else {}
+    found = {n: path for n, path in known.items() if not patterns or any(fnmatch(n, p) for p in patterns)}
+    if not found:
+        msg = f"no model matches {' '.join(patterns)}; the models are {', '.join(known)}"
+        raise luthier.InputError(msg)
+    return found
 
 
-def _modules(program: Program, options: BuildOptions) -> Iterator[Module]:
-    yield compile_program(program, options.target, options.threads, NoSource())
-    yield build_module(program, options)
+def table_line(row: Mapping[str, Any]) -> str:
+    """One line for people."""
+    name = f"{row['model']:<20} {row['threads']}t"
+    if "refused" in row:
+        return f"{name}  refused: {row['refused']}"
+    engines = row["engines"]
+    times = "  ".join(f"{name} {figures['median_us'] / 1e3:.3f}" for name, figures in engines.items())
+    ratios = "  ".join(f"{kind} {_text(row[kind])}" for kind in ("tuned", "untuned", "gain") if row[kind])
+    best = f"  {row['best_peer']} over " if row["best_peer"] else "  "
+    peers = [name for name in engines if name not in OWN]
+    wrong = [
+        f"  [{n} answers wrong: error {e:.0e}]" for n in peers if not (e := engines[n]["error"]) <= WRONG
+    ]
+    notes = "".join([*wrong, *(f"  [{reason}]" for reason in row["refused_peers"].values())])
+    lookups = " ".join(f"{count} {answer}" for answer, count in row["lookups"].items())
+    errors = f"error {engines['tuned']['error']:.0e} (untuned {engines['untuned']['error']:.0e})"
+    return f"{name}  ms: {times}{best}{ratios}  {errors}  schedules {lookups}{notes}"
 
 
-def _inputs(program: Program, options: BuildOptions) -> dict[str, np.ndarray]:
-    with closing(compile_program(program, options.target, 1, NoSource())) as module:
-        return make_inputs(module.inputs, program=program)
-
-
-def _lookups(module: Module) -> dict[str, int]:
-    answers = [task.lookup for task in module.lookups]
-    return {answer: answers.count(answer) for answer in sorted(set(answers))}
-
-
-def _figures(timings: Sequence[Timing], reference: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    ours = timings[0].percentile_ms(50)
-    return {
-        "engines": {
-            t.engine.name: {
-                "version": t.engine.version,
-                "median_ms": t.percentile_ms(50),
-                "p10_ms": t.percentile_ms(10),
-                "p90_ms": t.percentile_ms(90),
-                "runs": t.runs,
-                "max_relative_error": relative_error(t.engine.run(), reference),
-            }
-            for t in timings
-        },
-        "ratio": {t.engine.name: t.percentile_ms(50) / ours for t in timings[1:]},
-    }
+def _text(ratio: Mapping[str, float]) -> str:
+    return str(Interval(**ratio))
 
 
 def _rows(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    peers = [name for name in PEERS if find_spec(name) is not None]
-    with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
-        for model in arguments.models or NAMES:
-            path = filled(model, folder) if model in NAMES else Path(model)
+    peers = () if arguments.skip_peers else tuple(name for name in PEERS if find_spec(name) is not None)
+    for name in () if arguments.skip_peers else sorted(set(PEERS) - set(peers)):
+        print(f"NOTE: {name} is not installed; no row compares with it", file=sys.stderr)
+    for name, given in find_models(arguments.patterns, arguments.models).items():
+        with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
+            path = given or filled(name, folder)
             for threads in arguments.threads:
-                if arguments.tune:
-                    luthier.tune(path, trials=arguments.tune, threads=threads, database=arguments.database)
-                options = make_options(threads=threads, database=arguments.database)
-                yield bench_model(path, options, peers, arguments.seconds)
-
-
-def _show(row: Mapping[str, Any]) -> None:
-    engines = row["engines"]
-    times = "  ".join(f"{name} {figures['median_ms']:.3f} ms" for name, figures in engines.items())
-    ratios = "  ".join(f"{name}/tuned {ratio:.2f}" for name, ratio in row["ratio"].items())
-    error = engines["tuned"]["max_relative_error"]
-    print(
-        f"{row['model']:<20} {row['threads']} threads  {times}  {ratios}  error {error:.1e}", file=sys.stderr
-    )
+                options = ModelOptions(
+                    threads, arguments.trials, arguments.seconds, arguments.database, arguments.time, peers
+                )
+                yield run_model(path, options)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN")
+    parser.add_argument("--models", type=Path, metavar="DIR", help="time every ONNX file in it too")
     parser.add_argument("--threads", type=_thread_counts, default=[t for t in (1, 2) if t <= usable_cores()])
-    parser.add_argument("--seconds", type=float, default=10.0, help="per model and number of threads")
-    parser.add_argument("--tune", type=int, default=0, metavar="TRIALS")
-    parser.add_argument("--database", metavar="URL")
+    parser.add_argument("--trials", type=int, help="of tuning, per model and number of threads")
+    parser.add_argument("--seconds", type=float, help="of tuning, per model and number of threads")
+    parser.add_argument("--database", metavar="URL", help="of the tuning log; the user's own by default")
+    parser.add_argument("--time", type=float, default=10.0, metavar="SECONDS", help="of timing, per row")
+    parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--json", type=Path, metavar="OUT")
+    parser.add_argument("--plot", type=Path, metavar="OUT.svg")
+    parser.add_argument("--record", action="store_true", help="append to the performance history")
+    parser.add_argument("--check", action="store_true")
     return parser.parse_args()
 
 
 def _thread_counts(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
+    counts = [int(number) for number in text.split(",")]
+    if not all(1 <= count <= usable_cores() for count in counts):
+        msg = f"{text} threads; this process may use {usable_cores()} cores"
+        raise argparse.ArgumentTypeError(msg)
+    return counts
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.ceilings import aligned
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.program import emit_program, phase_calls
@@ -16,6 +15,7 @@ from compiler.schedule.source import ScheduleSource
 from compiler.target import Target
 from compiler.workload.index_operands import index_extents
 from compiler.workload.program import Program, Subgraph
+from luthier.bench.ceilings import aligned
 
 
 def kernel_subgraphs(program: Program, *, own_layout: bool) -> list[Subgraph]:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 from xml.sax.saxutils import escape
 
-from benchmarks.ceilings import LEVELS
+from luthier.bench.ceilings import LEVELS
 
 _LEFT, _TOP, _WIDTH, _HEIGHT = 70, 40, 900, 560
 _COLOURS = {

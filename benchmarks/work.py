@@ -21,7 +21,6 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks.ceilings import Ceilings
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.math import FUNCTIONS
 from compiler.codegen.math_lanes import Lanes
@@ -41,6 +40,7 @@ from compiler.scalar import (
     substitute,
     walk,
 )
+from luthier.bench.ceilings import Ceilings
 
 _DIVIDER = ("div", "sqrt")
 _COUNTED_AS_FLOAT = 4

@@ -5,6 +5,9 @@
 `table` is an array of pointers; each Call names the slots that hold its buffers, and those that hold the values of its
 symbols (as numbers: a static program has none). The team enters the whole program
 together and meets at a barrier after each kernel (SPMD); every member computes its static share of the parallel loop.
+
+A program that is profiled also writes nanoseconds of the system's monotonic clock into an array that the table points
+to, i64 stamps[size][calls][2]: when a member began its share of a Call, and when it had ended it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from compiler.codegen.clear import CLEAR, Clear, emit_clears
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
 from compiler.codegen.kernel import Kernel
@@ -29,31 +33,60 @@ class Call:
         slots: the table's slot of each pointer.
         parallel_extent: of the loop that is shared out, over the names in `sizes`.
         sizes: the table's slot of each of the kernel's symbols, in the kernel's order.
+        clears: what is set to zero beside it; the kernel neither reads nor writes it.
     """
 
     symbol: str
     slots: tuple[int, ...]
     parallel_extent: Size
     sizes: tuple[tuple[str, int], ...] = ()
+    clears: tuple[Clear, ...] = ()
 
 
-def phase_calls(kernel: Kernel, slots: tuple[int, ...]) -> tuple[Call, ...]:
-    """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols."""
+def phase_calls(kernel: Kernel, slots: tuple[int, ...], clears: tuple[Clear, ...] = ()) -> tuple[Call, ...]:
+    """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols. The first phase clears."""
     count = len(kernel.params)
     sizes = tuple(zip(kernel.symbols, slots[count:], strict=True))
     return tuple(
-        Call(kernel.phase_symbol(i), slots[:count], n, sizes) for i, n in enumerate(kernel.parallel_extents)
+        Call(kernel.phase_symbol(i), slots[:count], n, sizes, () if i else clears)
+        for i, n in enumerate(kernel.parallel_extents)
     )
 
 
-def emit_program(calls: tuple[Call, ...]) -> str:
-    """The program's IR module."""
+def emit_program(calls: tuple[Call, ...], stamps: int | None = None) -> str:
+    """The program's IR module; `stamps`: the table's slot of the array of times, where it is profiled."""
     declared = {f"declare void @{c.symbol}({', '.join(_types(c))})" for c in calls}
-    return "\n".join([*sorted(declared), "declare void @team_barrier(ptr, i64)", _program(calls)])
+    helpers = [CLEAR] if any(call.clears for call in calls) else []
+    helpers += [] if stamps is None else [_CLOCK]
+    barrier = "declare void @team_barrier(ptr, i64)"
+    return "\n".join([*sorted(declared), barrier, *helpers, _program(calls, stamps)])
 
 
-def _program(calls: tuple[Call, ...]) -> str:
+_CLOCK = """declare i32 @clock_gettime(i32, ptr)
+
+define internal void @stamp(ptr %stamps, i64 %place) noinline {
+  %t = alloca [2 x i64], align 8
+  %r = call i32 @clock_gettime(i32 1, ptr %t)
+  %s = load i64, ptr %t, align 8
+  %n.p = getelementptr i8, ptr %t, i64 8
+  %n = load i64, ptr %n.p, align 8
+  %s.n = mul i64 %s, 1000000000
+  %now = add i64 %s.n, %n
+  %at = getelementptr i64, ptr %stamps, i64 %place
+  store i64 %now, ptr %at, align 8
+  ret void
+}
+"""
+
+
+def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
     lines = ["define void @program(ptr %team, ptr %table, i64 %id, i64 %size) {", "entry:"]
+    if stamps is not None:
+        lines += [
+            f"  %stamps.p = getelementptr ptr, ptr %table, i64 {stamps}",
+            "  %stamps = load ptr, ptr %stamps.p",
+            f"  %stamps.own = mul i64 %id, {2 * len(calls)}",
+        ]
     for number, call in enumerate(calls):
         if number:
             lines.append("  call void @team_barrier(ptr %team, i64 %id)")
@@ -69,8 +102,16 @@ def _program(calls: tuple[Call, ...]) -> str:
             lines.append(f"  {name} = load ptr, ptr {name}.p")
             arguments.append(f"ptr {name}")
         arguments += [f"i64 {size}" for size in (*sizes.values(), f"%begin{number}", f"%end{number}")]
-        lines.append(f"  call void @{call.symbol}({', '.join(arguments)})")
+        run = [*emit_clears(number, call.clears), f"  call void @{call.symbol}({', '.join(arguments)})"]
+        lines += run if stamps is None else [*_stamp(2 * number), *run, *_stamp(2 * number + 1)]
     return "\n".join([*lines, "  ret void", "}", ""])
+
+
+def _stamp(place: int) -> list[str]:
+    return [
+        f"  %stamp{place} = add i64 %stamps.own, {place}",
+        f"  call void @stamp(ptr %stamps, i64 %stamp{place})",
+    ]
 
 
 def _types(call: Call) -> list[str]:

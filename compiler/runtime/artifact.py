@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.codegen.clear import Clear, Strip
 from compiler.codegen.kernel import kernel_from_json, kernel_json
 from compiler.dtype import DType
 from compiler.errors import InputError
@@ -93,7 +94,7 @@ def _header(image: Image) -> dict[str, Any]:
         "target": target_json(image.target),
         "threads": image.threads,
         "kernels": [kernel_json(k) for k in image.kernels.values()],
-        "calls": [[c.symbol, list(c.slots), c.name] for c in image.calls],
+        "calls": [_call_json(c) for c in image.calls],
         "slots": [[s.kind, s.where] for s in image.slots],
         "constants": [[list(a.shape), DType.from_numpy(a.dtype).value] for a in image.constants],
         "arena_bytes": image.arena_bytes,
@@ -128,7 +129,7 @@ def _image(header: dict[str, Any], body: memoryview, start: int) -> Image:
         kernels={k.symbol: k for k in kernels},
         program=bytes(blobs[0]),
         team=bytes(blobs[1]),
-        calls=tuple(KernelCall(symbol, tuple(slots), name) for symbol, slots, name in header["calls"]),
+        calls=tuple(_call(call) for call in header["calls"]),
         slots=tuple(Slot(kind, where) for kind, where in header["slots"]),
         constants=constants,
         arena_bytes=header["arena_bytes"],
@@ -137,6 +138,17 @@ def _image(header: dict[str, Any], body: memoryview, start: int) -> Image:
         symbols=tuple(Symbol(name, low, high, tuple(hints)) for name, low, high, hints in header["symbols"]),
         lives=tuple(Life(value, a, b, index_from_json(size), n) for value, a, b, size, n in header["lives"]),
     )
+
+
+def _call_json(call: KernelCall) -> list[Any]:
+    clears = [[c.slot, [[s.start, s.length, s.stride, s.count] for s in c.strips]] for c in call.clears]
+    return [call.symbol, list(call.slots), call.name, clears]
+
+
+def _call(data: Any) -> KernelCall:
+    symbol, slots, name, clears = data
+    found = tuple(Clear(slot, tuple(Strip(*strip) for strip in strips)) for slot, strips in clears)
+    return KernelCall(symbol, tuple(slots), name, found)
 
 
 def _spec_json(spec: TensorSpec) -> list[Any]:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from compiler.codegen.clear import Clear
 from compiler.codegen.kernel import Kernel
 from compiler.dtype import DType
 from compiler.runtime.memory_plan import Life
@@ -66,11 +67,15 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One call of the program: the kernel, its slots (pointers, then symbols), and for people the Subgraph's name."""
+    """One call of the program: the kernel, its slots (pointers, then symbols), and for people the Subgraph's name.
+
+    `clears`: borders of its outputs, which the program sets to zero at the same time.
+    """
 
     symbol: str
     slots: tuple[int, ...]
     name: str
+    clears: tuple[Clear, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from compiler.codegen.clear import Clear
 from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.program import emit_program, phase_calls
@@ -31,7 +32,9 @@ def link(
     plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch)
     linker = _Linker(program, plan, values)
     calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
-    raw = tuple(c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots))
+    raw = tuple(
+        c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots, call.clears)
+    )
     return Image(
         name=program.name,
         inputs=_specs(program.inputs),
@@ -86,7 +89,13 @@ class _Linker:
             slots.append(self._number(slot))
         numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
         slots += [self._number(Slot("symbol", number)) for number in numbers]
-        return KernelCall(kernel.symbol, tuple(slots), subgraph.name)
+        return KernelCall(kernel.symbol, tuple(slots), subgraph.name, self._clears(subgraph, kernel, slots))
+
+    def _clears(self, subgraph: Subgraph, kernel: Kernel, slots: Sequence[int]) -> tuple[Clear, ...]:
+        """The borders of the outputs. Those of the model have none: the caller's array is all written."""
+        outputs = [(p, slot) for p, slot in zip(kernel.params, slots, strict=False) if p.role == "output"]
+        borders = ((slot, self.plan.borders.get(subgraph.bindings[p.name], ())) for p, slot in outputs)
+        return tuple(Clear(slot, strips) for slot, strips in borders if strips)
 
     def _slot(self, value: str, param: Param, operand: Operand) -> Slot:
         if value in self._program.constants:

@@ -1,21 +1,26 @@
 """Memory plan: where every value of a Program lives during a run.
 
-Values that are alive at different times share one arena (greedy by size: each takes the lowest offset that is free
-during its whole life). A value whose producer leaves a border of zeros (a halo) lives in zeroed memory of its own; two
-such values share it only where their borders are the same, so that the border is zeroed once, when memory is made.
+Values that are alive at different times share one arena. It is planned greedily: those that take the most bytes
+for the longest time first, and each takes the lowest offset that is free during its whole life. The border of zeros
+(halo) that a producer leaves around its value is cleared in each run: that costs less than the caches that a value of
+its own memory would need.
 
 Sizes of values may depend on the Program's symbols. Then `lives` is kept, and placed anew for each size that is run.
+There, and where a border is in too many pieces, a value with a border lives in zeroed memory of its own; two such
+values share it only where their borders are the same, so that the border is zeroed once, when memory is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from compiler.codegen.clear import Strip
 from compiler.errors import CompileError
 from compiler.index import Index
+from compiler.runtime.borders import border_strips
 from compiler.symbol import product, size_at
-from compiler.workload.ir import Operand
+from compiler.workload.ir import Operand, Stage
 from compiler.workload.program import Program, Subgraph
 
 ALIGNMENT = 64
@@ -31,11 +36,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Sizes in bytes, and the place of each intermediate value."""
+    """Sizes in bytes, the place of each intermediate value, and what is to be cleared of some when they are made."""
 
     arena_bytes: int
     zeroed_bytes: int
     places: dict[str, Place]
+    borders: Mapping[str, tuple[Strip, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,30 @@ class Life:
 
 def plan_memory(program: Program, scratch: Sequence[Mapping[str, Index]]) -> MemoryPlan:
     """Place the values of a static Program; see `lives`."""
-    return place_all(lives(program, scratch), {})
+    borders = _clearable(program)
+    values = [replace(v, border=None) if v.value in borders else v for v in lives(program, scratch)]
+    return replace(place_all(values, {}), borders=borders)
+
+
+def _clearable(program: Program) -> dict[str, tuple[Strip, ...]]:
+    """The border of each value that has one of few pieces; equal geometries are looked at once.
+
+    What several Subgraphs store in parts is not among them: none of them knows when the others have run.
+    """
+    wholes = set(program.wholes.values())
+    known: dict[Hashable, tuple[Strip, ...] | None] = {}
+    found: dict[str, tuple[Strip, ...]] = {}
+    for subgraph in program.subgraphs:
+        for output in subgraph.workload.outputs:
+            value, border = subgraph.bindings[output.name], _border(subgraph, output)
+            if border is None or program.home(value) != value or value in wholes:
+                continue
+            if border not in known:
+                known[border] = border_strips(output, _producer(subgraph, output))
+            strips = known[border]
+            if strips is not None:
+                found[value] = strips
+    return found
 
 
 def lives(program: Program, scratch: Sequence[Mapping[str, Index]]) -> tuple[Life, ...]:
@@ -88,6 +117,11 @@ class _Placed:
     last: int
     size: int
     border: int | None
+
+    @property
+    def time(self) -> int:
+        """How many Subgraphs it lives for."""
+        return self.last - self.first + 1
 
 
 def scratch_value(call: int, name: str) -> str:
@@ -124,8 +158,7 @@ def _lives(program: Program) -> list[Life]:
 
 def _border(subgraph: Subgraph, output: Operand) -> Hashable | None:
     """What stays zero in an output: None where everything is written, else the geometry."""
-    stages = (single for stage in subgraph.workload.stages for single in stage.apart)
-    stage = next(s for s in stages if s.target == output.name)
+    stage = _producer(subgraph, output)
     if product(axis.extent for axis in stage.axes) == output.count:
         return None
     symbols = tuple(subgraph.symbols.values())
@@ -138,9 +171,14 @@ def _border_of_whole(program: Program, value: str) -> Hashable | None:
     return (layout, buffer.shape, buffer.dtype) if buffer is not None and layout.has_halo else None
 
 
+def _producer(subgraph: Subgraph, output: Operand) -> Stage:
+    stages = (single for stage in subgraph.workload.stages for single in stage.apart)
+    return next(stage for stage in stages if stage.target == output.name)
+
+
 def _place_arena(lives: list[_Placed]) -> tuple[int, dict[str, Place]]:
     placed: list[tuple[_Placed, int]] = []
-    for life in sorted(lives, key=lambda item: (-item.size, item.first, item.value)):
+    for life in sorted(lives, key=lambda item: (-item.size * item.time, item.first, item.value)):
         taken = sorted((offset, offset + o.size) for o, offset in placed if _overlap(o, life))
         offset = 0
         for start, end in taken:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from compiler.runtime.loader import Execution, LoadedProgram
 from compiler.runtime.memory_plan import ALIGNMENT, MemoryPlan, place_all
 from compiler.symbol import Symbol
 from compiler.target import Target
+
+if TYPE_CHECKING:
+    from compiler.runtime.profile import Profile
 
 _PLANS = 64
 """Memory plans that a Module keeps, of the sizes that were run last."""
@@ -39,6 +43,11 @@ class Module:
         self._shapes = [] if image.symbols else [spec.sizes() for spec in image.outputs]
         self._idle: list[_Context] = []
         self._lock = threading.Lock()
+
+    @property
+    def image(self) -> Image:
+        """The compiled model as data."""
+        return self._image
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -109,6 +118,17 @@ class Module:
             return context.execution.time_ns(runs) / runs * 1e-9
         finally:
             self._give_back(context)
+
+    def profile(self, inputs: Mapping[str, Array], seconds: float = 1.0) -> Profile:
+        """Times of every kernel over runs for so long, two at least; see `compiler/runtime/profile.py`.
+
+        Raises InputError as `run` does.
+        """
+        from compiler.runtime.profile import Profiler  # which makes Modules
+
+        with closing(Profiler(self._image, inputs)) as profiler:
+            profiler.sample(seconds)
+            return profiler.profile()
 
     def save(self, path: str | Path) -> None:
         """Write a `.luthier` file, whole or not at all; raises InputError where that is impossible."""

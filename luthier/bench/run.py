@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import InputError
-from compiler.runtime.module import Module, load_module
+from compiler.runtime.module import Module
 from compiler.workload.evaluate import evaluate_program
 from luthier.bench.engines import Engine, LuthierEngine, make_peer
-from luthier.bench.reference import make_inputs, relative_error
-from luthier.bench.timing import Timing, time_engines
-from luthier.build import BuildOptions, build_module, read_program
-
-ARTIFACT_SUFFIX = ".luthier"
+from luthier.bench.reference import relative_error
+from luthier.bench.subject import Subject
+from luthier.bench.turns import SETTLE_PEERS_S, Times, take_turns, timed
+from luthier.build import BuildOptions
 
 
 def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: float) -> dict[str, Any]:
@@ -25,56 +25,51 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
     Raises:
         LuthierError: the model or the artifact cannot be read, or an engine cannot run it.
     """
-    if path.suffix == ARTIFACT_SUFFIX:
-        return _bench_artifact(path, against, seconds)
-    program = read_program(path, options)
-    module = build_module(program, options)
-    try:
-        inputs = make_inputs(module.inputs, program=program)
+    with closing(Subject(path, options)) as subject:
+        if against and subject.program is None:
+            msg = f"{path} is compiled code, which other engines cannot read; give the ONNX file to compare them"
+            raise InputError(msg)
+        module, inputs = subject.module, subject.inputs
         engines = [
             LuthierEngine(module, inputs),
             *(make_peer(n, path, inputs, options.threads) for n in against),
         ]
-        timings = time_engines(engines, seconds)
+        times = _timed(engines, seconds)
         # After the timing: what NumPy leaves behind (threads that spin, memory in pieces) would disturb it.
-        return _document(path, module, timings, evaluate_program(program, inputs))
-    finally:
-        module.close()
+        reference = None if subject.program is None else evaluate_program(subject.program, inputs)
+        return _document(path, module, times, reference)
 
 
-def _bench_artifact(path: Path, against: Sequence[str], seconds: float) -> dict[str, Any]:
-    if against:
-        msg = f"{path} is compiled code, which other engines cannot read; give the ONNX file to compare them"
-        raise InputError(msg)
-    module = load_module(path)
-    try:
-        engine: Engine = LuthierEngine(module, make_inputs(module.inputs))
-        return _document(path, module, time_engines([engine], seconds), None)
-    finally:
-        module.close()
+def _timed(engines: Sequence[Engine], seconds: float) -> list[tuple[Engine, Times]]:
+    times = take_turns({e.name: timed(e.run) for e in engines}, seconds, settle_s=SETTLE_PEERS_S)
+    return [(engine, times[engine.name]) for engine in engines]
 
 
 def _document(
-    path: Path, module: Module, timings: Sequence[Timing], reference: Mapping[str, np.ndarray] | None
+    path: Path,
+    module: Module,
+    times: Sequence[tuple[Engine, Times]],
+    reference: Mapping[str, np.ndarray] | None,
 ) -> dict[str, Any]:
-    ours = timings[0].percentile_ms(50)
+    (_, ours), *peers = times
     return {
         "model": path.stem,
         "target": module.target.name,
         "threads": module.threads,
-        "results": [_result(timing, reference) for timing in timings],
-        "ratio": {timing.engine.name: timing.percentile_ms(50) / ours for timing in timings[1:]},
+        "results": [_result(engine, taken, reference) for engine, taken in times],
+        "ratio": {engine.name: taken.median_s / ours.median_s for engine, taken in peers},
     }
 
 
-def _result(timing: Timing, reference: Mapping[str, np.ndarray] | None) -> dict[str, Any]:
-    error = None if reference is None else relative_error(timing.engine.run(), reference)
+def _result(engine: Engine, times: Times, reference: Mapping[str, np.ndarray] | None) -> dict[str, Any]:
+    error = None if reference is None else relative_error(engine.run(), reference)
+    p10, median, p90 = times.percentiles_s()
     return {
-        "engine": timing.engine.name,
-        "version": timing.engine.version,
-        "median_ms": timing.percentile_ms(50),
-        "p10_ms": timing.percentile_ms(10),
-        "p90_ms": timing.percentile_ms(90),
-        "runs": timing.runs,
+        "engine": engine.name,
+        "version": engine.version,
+        "median_ms": median * 1e3,
+        "p10_ms": p10 * 1e3,
+        "p90_ms": p90 * 1e3,
+        "runs": times.runs,
         "max_relative_error": error,
     }

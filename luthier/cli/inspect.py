@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from luthier.cli import options
+from luthier.cli.bisect import run_bisect
 from luthier.cli.output import only_json, put_json, put_text
 from luthier.shapes import parse_shapes
 
@@ -39,6 +40,9 @@ def inspect(
         str | None, typer.Option(metavar="DIGEST", help="only this task; its first digits do")
     ] = None,
     level: Annotated[PrintLevel | None, typer.Option("--print", help="show the text of a level")] = None,
+    bisect: Annotated[
+        bool, typer.Option("--bisect", help="find the pass, kernel or step that makes a result wrong")
+    ] = False,
     target: options.Target = "native",
     threads: options.Threads = None,
     shape: options.Shapes = [],  # noqa: B006  (typer copies it)
@@ -47,6 +51,12 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """List the tasks of a model, and where each schedule would come from; or print one level of the compiler."""
+    if bisect:
+        if task is not None or level is not None:
+            message = "--bisect checks every level of every task; leave out --task and --print"
+            raise typer.BadParameter(message)
+        run_bisect(model, target, threads, shape, error_budget, database, json=json)
+        return
     with only_json():
         from compiler.pipeline import load_graph, lower
         from luthier.build import make_options

@@ -5,13 +5,13 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from benchmarks.ceilings import Ceilings
 from benchmarks.kernel_models import convolution, pool, total, transposed_convolution, unary
 from benchmarks.work import Work, count_work, divisions_of, instructions_of, points
 from compiler.graph.pipeline import optimise
 from compiler.index import Index
 from compiler.pipeline import load_graph
 from compiler.scalar import Bound
+from luthier.bench.ceilings import Ceilings
 
 FLOAT = 4
 

@@ -1,35 +1,42 @@
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import jsonschema
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.kernel_models import matmul
 from compiler.errors import InputError
+from compiler.graph.evaluate import evaluate_graph
+from compiler.pipeline import load_graph, lower
+from compiler.workload.evaluate import evaluate_program
 from luthier.bench.engines import make_peer
 from luthier.bench.reference import relative_error
-from luthier.bench.timing import time_engines
+from luthier.bench.turns import Sampler, take_turns
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "contracts"
 
 
-class _Counting:
-    """An engine that only counts."""
-
-    version = "1"
-
-    def __init__(self, name: str, order: list[str]) -> None:
-        self.name, self._order = name, order
-
-    def run(self) -> dict[str, np.ndarray[Any, Any]]:
-        self._order.append(self.name)
-        return {}
-
-
-def test_engines_take_turns_and_the_order_turns_too() -> None:
+def test_contenders_take_turns_and_the_order_turns_too() -> None:
     order: list[str] = []
-    timings = time_engines([_Counting("a", order), _Counting("b", order)], seconds=0.0)
-    assert [timing.engine.name for timing in timings] == ["a", "b"]
-    assert all(len(timing.samples_s) == 5 for timing in timings)
+
+    def contender(name: str) -> Sampler:
+        def sample(runs: int) -> float:
+            order.append(name)
+            return 1.0
+
+        return sample
+
+    times = take_turns({"a": contender("a"), "b": contender("b")}, seconds=0.0, settle_s=0.0)
+    assert list(times) == ["a", "b"]
+    assert all((len(t.samples_s), t.runs) == (5, 5) for t in times.values())
     changes = [name for name, before in zip(order, ["", *order], strict=False) if name != before]
     assert changes == ["a", "b", "a", "b", "a", "b", "a", "b"]
 
@@ -42,6 +49,29 @@ def test_the_error_is_relative_to_the_largest_value() -> None:
     assert relative_error({"y": np.array([np.nan, -4.0]), "empty": np.zeros((0,))}, reference) == float("inf")
 
 
+def test_the_reference_of_values_that_are_stored_as_parts_of_one() -> None:
+    rng = np.random.default_rng(0)
+    weights = {"v": (6, 3, 3, 3), "w": (10, 3, 1, 1)}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "v"], ["a"], pads=[1, 1, 1, 1]),
+            helper.make_node("Conv", ["x", "w"], ["b"]),
+            helper.make_node("Concat", ["a", "b"], ["y"], axis=1),
+        ],
+        "joined",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 5, 7])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 5, 7])],
+        [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), n) for n, s in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    imported = load_graph(model)
+    program = lower(imported)
+    assert program.wholes
+    x = {"x": rng.standard_normal((1, 3, 5, 7))}
+    found = evaluate_program(program, x)["y"]
+    np.testing.assert_allclose(found, evaluate_graph(imported, x)["y"], rtol=1e-12, atol=1e-12)
+
+
 def test_an_unknown_engine_is_named_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="onnxruntime"):
         make_peer("abacus", Path("model.onnx"), {}, 1)
@@ -51,3 +81,52 @@ def test_an_engine_that_refuses_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
     with pytest.raises(InputError, match="refuses the model"):
         make_peer("onnxruntime", tmp_path / "bad.onnx", {}, 1)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.onnx"
+    onnx.save(matmul(16, 64, 32), path)
+    return path
+
+
+def test_a_profile_names_every_kernel_and_a_trace_holds_all_runs(
+    small: Path, cli: Cli, tmp_path: Path
+) -> None:
+    options = ("--threads", "2", "--seconds", "0.05", "--trace", "trace.json")
+    done = cli("bench", small, *options, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, json.loads((CONTRACTS / "profile.schema.json").read_text()))
+    assert sum(kernel["share"] for kernel in document["kernels"]) <= 1.01
+    product = max(document["kernels"], key=lambda kernel: kernel["gflops"])
+    assert product["gflops"] == pytest.approx(2 * 16 * 64 * 32 / product["median_us"] / 1e3, rel=0.1)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    # Member 1 may leave a run to the caller.
+    counts = [sum(span["tid"] == member for span in spans) for member in (0, 1)]
+    assert counts[0] == len(document["kernels"]) * document["runs"] >= counts[1]
+    assert counts[1] % len(document["kernels"]) == 0
+    assert {span["name"] for span in spans} == {kernel["name"] for kernel in document["kernels"]}
+
+
+def test_a_profile_of_an_artifact_leaves_out_what_it_does_not_know(small: Path, cli: Cli) -> None:
+    assert cli("compile", small, "-o", "small.luthier", "--threads", "1").returncode == 0
+    options = ("--threads", "1", "--seconds", "0.05", "--profile")
+    shown = cli("bench", "small.luthier", *options)
+    assert shown.returncode == 0, shown.stderr
+    assert "of roofline" in shown.stdout
+    document = json.loads(cli("bench", "small.luthier", *options, "--json").stdout)
+    assert {kernel["gflops"] for kernel in document["kernels"]} == {None}
+
+
+def test_a_profile_is_of_our_kernels_alone(small: Path, cli: Cli) -> None:
+    done = cli("bench", small, "--profile", "--against", "onnxruntime")
+    assert done.returncode == 2
+    assert "leave out --against" in done.stderr
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_any_work(small: Path, cli: Cli) -> None:
+    done = cli("bench", small, "--trace", "none/trace.json")
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr

@@ -95,27 +95,6 @@ def test_an_input_that_is_not_contiguous() -> None:
     assert_close(compiled().run({"x": x}), expected(random_input()))
 
 
-def test_many_callers_at_once() -> None:
-    module = compiled(2)
-    wrong: list[int] = []
-
-    def call(seed: int) -> None:
-        x = random_input(seed)
-        wanted = expected(x)
-        for _ in range(5):
-            got = module.run({"x": x})
-            if np.max(np.abs(got["y"] - wanted["y"])) > 1e-5 * np.max(np.abs(wanted["y"])):
-                wrong.append(seed)
-
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
-    assert not any(thread.is_alive() for thread in threads)
-
-
 BAD_INPUTS = {
     "missing": ({}, "'x' is missing"),
     "unknown": ({"x": random_input(), "z": random_input()}, "no input 'z'"),

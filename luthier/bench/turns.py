@@ -12,7 +12,7 @@ Sampler = Callable[[int], float]
 """Seconds per run, over so many runs."""
 
 _SAMPLE_S = 0.01
-_MIN_ROUNDS, _MAX_ROUNDS = 5, 200
+_MAX_ROUNDS = 1000
 SETTLE_S = 0.01
 """Idle threads of our own teams spin for less than that after a run, and take a core away."""
 SETTLE_PEERS_S = 0.1
@@ -21,23 +21,31 @@ SETTLE_PEERS_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds per run."""
+    """Seconds per run, a sample per round; `runs` counts what they were taken over."""
 
     samples_s: tuple[float, ...]
+    runs: int
 
     @property
     def median_s(self) -> float:
         """What ratios are made of."""
         return float(np.median(self.samples_s))
 
+    def percentiles_s(self) -> tuple[float, float, float]:
+        """What 10, 50 and 90 percent of the samples do not pass."""
+        low, middle, high = np.percentile(self.samples_s, (10, 50, 90))
+        return float(low), float(middle), float(high)
+
     def to_json(self) -> dict[str, float]:
         """Microseconds: the median, and what 10 and 90 percent of the samples do not pass."""
-        low, middle, high = np.percentile(self.samples_s, (10, 50, 90)) * 1e6
-        return {"median_us": float(middle), "p10_us": float(low), "p90_us": float(high)}
+        low, middle, high = (1e6 * value for value in self.percentiles_s())
+        return {"median_us": middle, "p10_us": low, "p90_us": high}
 
 
-def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle_s: float) -> dict[str, Times]:
-    """Sample all for about so long in all, and five rounds at least; the order turns by one each round.
+def take_turns(
+    contenders: Mapping[str, Sampler], seconds: float, *, settle_s: float, rounds: int = 5
+) -> dict[str, Times]:
+    """Sample all for about so long in all, and so many rounds at least; the order turns by one each round.
 
     A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle_s`: pause before each
     turn, in which the idle threads of the contender before it fall asleep.
@@ -47,7 +55,7 @@ def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle_s: f
     samples: dict[str, list[float]] = {name: [] for name in names}
     deadline = time.perf_counter() + seconds
     for number in range(_MAX_ROUNDS):
-        if number >= _MIN_ROUNDS and time.perf_counter() > deadline:
+        if number >= rounds and time.perf_counter() > deadline:
             break
         turn = number % len(names)
         for name in (*names[turn:], *names[:turn]):
@@ -55,7 +63,7 @@ def take_turns(contenders: Mapping[str, Sampler], seconds: float, *, settle_s: f
                 time.sleep(settle_s)
             contenders[name](1)
             samples[name].append(contenders[name](runs[name]))
-    return {name: Times(tuple(taken)) for name, taken in samples.items()}
+    return {name: Times(tuple(taken), len(taken) * runs[name]) for name, taken in samples.items()}
 
 
 def timed(run: Callable[[], object]) -> Sampler:

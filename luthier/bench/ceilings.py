@@ -88,7 +88,7 @@ class Sampler:
     def __init__(self, kernel: Kernel, threads: int, stack: ExitStack) -> None:
         """Load it; `stack` closes it."""
         self._loaded = stack.enter_context(closing(LoadedKernel(kernel, threads)))
-        self._arrays = [aligned(np.ones(param.shape, param.dtype.numpy)) for param in kernel.params]
+        self._arrays = [aligned(np.ones(param.sizes(), param.dtype.numpy)) for param in kernel.params]
         self._pointers = [array.ctypes.data for array in self._arrays]
 
     def __call__(self, runs: int) -> float:

@@ -1,0 +1,132 @@
+"""Where values live: nobody's memory is overwritten while it is needed, borders are cleared, little is wasted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from compiler.codegen.clear import Clear, Strip, emit_clears
+from compiler.dtype import DType
+from compiler.index import Index
+from compiler.pipeline import compile_program, load_graph, lower
+from compiler.runtime.borders import border_strips
+from compiler.runtime.memory_plan import Life, lives, place_all, plan_memory
+from compiler.runtime.module import Module, load_module
+from compiler.scalar import Const
+from compiler.schedule.source import NoSource
+from compiler.symbol import axis, size_at
+from compiler.target import native_target
+from compiler.workload.ir import Operand, Stage
+from tests.compiler.runtime.test_module import assert_close, compiled, expected, random_input, small_model
+
+
+def stored(sizes: tuple[int, ...], low: tuple[int, ...], extents: tuple[int, ...]) -> tuple[Operand, Stage]:
+    """A box of a buffer."""
+    axes = tuple(axis(f"a{i}", n) for i, n in enumerate(extents))
+    places = tuple(Index.of(a.name) + at for a, at in zip(axes, low, strict=True))
+    output = Operand("y", tuple(Index.of(n) for n in sizes), DType.F32)
+    return output, Stage("s", axes, (), None, Const(1.0), "y", places)
+
+
+def cleared(sizes: tuple[int, ...], strips: tuple[Strip, ...]) -> np.ndarray:
+    """Which elements the strips cover; each byte must be covered once."""
+    covered = np.zeros(int(np.prod(sizes)) * 4, np.int64)
+    for strip in strips:
+        for piece in range(strip.count):
+            start = strip.start + piece * strip.stride
+            covered[start : start + strip.length] += 1
+    assert covered.max(initial=0) <= 1
+    return covered.reshape(*sizes, 4).all(axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "low", "extents", "most"),
+    [
+        ((1, 9, 11, 4), (0, 1, 1, 0), (1, 7, 9, 4), 3),
+        ((2, 9, 11, 4), (0, 1, 1, 0), (2, 7, 9, 4), 5),
+        ((6, 8), (0, 3), (6, 5), 1),
+        ((6, 8), (0, 0), (6, 5), 1),
+        ((7,), (2,), (3,), 2),
+        ((3, 5, 6, 7), (1, 1, 1, 0), (1, 3, 4, 7), 3),
+        ((4, 4), (0, 0), (4, 4), 0),
+    ],
+)
+def test_strips_cover_the_border_and_nothing_else(
+    sizes: tuple[int, ...], low: tuple[int, ...], extents: tuple[int, ...], most: int
+) -> None:
+    strips = border_strips(*stored(sizes, low, extents))
+    assert strips is not None
+    assert len(strips) <= most
+    inside = np.zeros(sizes, bool)
+    inside[tuple(slice(at, at + n) for at, n in zip(low, extents, strict=True))] = True
+    np.testing.assert_array_equal(cleared(sizes, strips), ~inside)
+
+
+def test_a_border_in_many_pieces_is_not_cleared_in_each_run() -> None:
+    assert border_strips(*stored((40, 5, 5), (0, 1, 1), (40, 3, 3))) is None
+
+
+def test_members_share_a_strip_out() -> None:
+    text = "\n".join(emit_clears(0, (Clear(3, (Strip(8, 16, 64, 10),)),)))
+    assert "mul i64 %id, 10" in text
+    assert text.count("call void @clear(") == 1
+    assert emit_clears(0, ()) == []
+
+
+def test_the_arena_is_as_large_as_what_lives_at_once() -> None:
+    program = lower(load_graph(small_model()))
+    scratch = [{} for _ in program.subgraphs]
+    plan, values = plan_memory(program, scratch), lives(program, scratch)
+    assert plan.borders
+    assert plan.zeroed_bytes == 0
+    sizes = {v.value: -(-size_at(v.size_bytes, {}) // 64) * 64 for v in values}
+    alive = [[v for v in values if v.first <= time <= v.last] for time in range(len(program.subgraphs))]
+    assert plan.arena_bytes == max(sum(sizes[v.value] for v in now) for now in alive)
+    for now in alive:
+        spans = sorted((plan.places[v.value].offset, sizes[v.value]) for v in now)
+        assert all(a + size <= b for (a, size), (b, _) in pairwise(spans))
+
+
+def life(name: str, first: int, last: int, size: int) -> Life:
+    return Life(name, first, last, Index.of(64 * size), None)
+
+
+def test_what_lives_long_is_placed_first() -> None:
+    """With the largest first, the one that lives on would leave a gap that the others do not fit into."""
+    values = [life("a", 3, 3, 3), life("b", 3, 3, 3), life("c", 2, 4, 3), life("d", 2, 2, 4)]
+    assert place_all(values, {}).arena_bytes == 64 * 9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_lives_at_the_same_time_is_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = [
+        life(f"v{i}", first, first + int(rng.integers(0, 4)), int(rng.integers(1, 9)))
+        for i, first in enumerate(rng.integers(0, 12, 16).tolist())
+    ]
+    plan = place_all(values, {})
+    sizes = {v.value: size_at(v.size_bytes, {}) for v in values}
+    for time in range(16):
+        spans = sorted(
+            (plan.places[v.value].offset, sizes[v.value]) for v in values if v.first <= time <= v.last
+        )
+        assert all(a + size <= b for (a, size), (b, _) in pairwise(spans))
+        assert plan.arena_bytes >= sum(size for _, size in spans)
+
+
+def test_borders_are_cleared_whatever_was_in_memory() -> None:
+    module = compiled(3)
+    assert any(call.clears for call in module.image.calls)
+    for seed in range(3):
+        assert_close(module.run({"x": random_input(seed)}), expected(random_input(seed)))
+        for context in module._idle:
+            context._arena[:] = 0xFF
+    module.close()
+
+
+def test_an_artifact_keeps_what_is_cleared() -> None:
+    module = compile_program(lower(load_graph(small_model())), native_target(), 1, NoSource())
+    loaded: Module = load_module(module.to_bytes())
+    assert loaded.image.calls == module.image.calls
