@@ -13,6 +13,7 @@ from compiler.codegen.program import emit_program, phase_calls
 from compiler.graph.ir import TensorType
 from compiler.index import Index
 from compiler.packing import Packing
+from compiler.runtime.aligned import aligned
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.loader import team_object
 from compiler.runtime.memory_plan import Life, MemoryPlan, lives, plan_memory, scratch_value
@@ -112,7 +113,7 @@ class _Linker:
             if param.packing is not None:
                 array = param.packing.apply(array)
             self._constant_of[key] = len(self.constants)
-            self.constants.append(np.ascontiguousarray(array).reshape(shape))
+            self.constants.append(aligned(array).reshape(shape))
         return self._constant_of[key]
 
     def _number(self, slot: Slot) -> int:

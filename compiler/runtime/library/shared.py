@@ -32,7 +32,10 @@ from compiler.runtime.library.objects import (
 CONSTANTS = "constants"
 """Symbol of the first byte of the constants."""
 
-_LIBC = "aligned_alloc clock_gettime free getauxval memcpy memmove memset pthread_create pthread_join syscall"
+_LIBC = (
+    "aligned_alloc clock_gettime free getauxval memcpy memmove memset pthread_create pthread_getaffinity_np "
+    "pthread_join pthread_self pthread_setaffinity_np sched_getcpu syscall"
+)
 _LIBM = (
     "acos asin atan atan2 ceil cos cosh erf exp exp2 floor fma fmax fmin fmod log log10 log2 nearbyint pow rint round "
     "roundeven sin sinh sqrt tan tanh trunc"
@@ -310,7 +313,7 @@ def _check_imports(imports: Sequence[str], exports: Sequence[str], defined: Mapp
     known = {*_LIBC.split(), *_LIBM.split(), *(f"{name}f" for name in _LIBM.split())}
     missing = [n for n in imports if n not in known] + [n for n in exports if n not in defined]
     if missing:
-        msg = f"no object defines {missing[0]}, and the C library is not known to; please report the model"
+        msg = f"no object defines {missing[0]}, and it is not of the C library; please report the model"
         raise CompileError(msg)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import numpy as np
 from compiler.codegen.cpu_check import RAW_CODE, baseline
 from compiler.codegen.llvm import emit_object
 from compiler.errors import InputError, TargetError
+from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image
 from compiler.runtime.library.header import header_text
 from compiler.runtime.library.interface import FUNCTIONS, emit_interface
@@ -47,8 +45,8 @@ def write_library(image: Image, path: Path) -> None:
     name = c_name(path.stem)
     offsets, size = _place(image.constants)
     library = _link(image, name, path.name, offsets, size)
-    _write(path, _pieces(library, image.constants))
-    _write(path.with_suffix(".h"), [header_text(image, name, path.name).encode()])
+    write_whole(path, _pieces(library, image.constants))
+    write_whole(path.with_suffix(".h"), [header_text(image, name, path.name).encode()])
 
 
 def c_name(stem: str) -> str:
@@ -80,7 +78,7 @@ def _place(constants: Iterable[np.ndarray]) -> tuple[list[int], int]:
     return offsets, max(end, ALIGNMENT)
 
 
-def _pieces(library: SharedLibrary, constants: Iterable[np.ndarray]) -> Iterable[bytes | memoryview]:
+def _pieces(library: SharedLibrary, constants: Iterable[np.ndarray]) -> Iterable[Piece]:
     yield library.head
     written = 0
     for array in constants:
@@ -89,22 +87,3 @@ def _pieces(library: SharedLibrary, constants: Iterable[np.ndarray]) -> Iterable
         written += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
     yield bytes(library.constants_bytes - written)
     yield library.tail
-
-
-def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write beside it and rename."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            try:
-                file.writelines(pieces)
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    Path(file.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; choose a folder that you may write to"
-        raise InputError(msg) from error
