@@ -37,12 +37,12 @@ _WORD = 8
 
 def image_bytes(image: Image) -> bytes:
     """The file's content."""
-    return b"".join(_pieces(image))
+    return b"".join(image_pieces(image))
 
 
 def write_image(image: Image, path: Path) -> None:
     """Write the file, whole or not at all; raises InputError where the folder cannot be written."""
-    write_whole(path, _pieces(image))
+    write_whole(path, image_pieces(image))
 
 
 def read_image(source: str | Path | bytes) -> Image:
@@ -85,7 +85,8 @@ def _map_file(path: Path) -> memoryview:
         raise InputError(msg) from error
 
 
-def _pieces(image: Image) -> Iterator[Piece]:
+def image_pieces(image: Image) -> Iterator[Piece]:
+    """The file's content, piece by piece."""
     code: list[Piece] = [image.program, image.team, *(k.object_code for k in image.kernels.values())]
     constants: list[Piece] = [array.reshape(-1).view(np.uint8).data for array in image.constants]
     fields = _header(image)

@@ -12,14 +12,18 @@ from compiler.errors import InputError
 Piece = bytes | memoryview
 
 
-def write_whole(path: Path, pieces: Iterable[Piece]) -> None:
-    """Write beside it and rename; raises InputError where the folder cannot be written."""
+def write_whole(path: Path, pieces: Iterable[Piece], *, durable: bool = True) -> None:
+    """Write beside it and rename; raises InputError where the folder cannot be written.
+
+    `durable`: the file is on the disk before its name is, which takes as long as the disk does.
+    """
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:
                 file.writelines(pieces)
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
                 Path(file.name).chmod(0o644)
                 Path(file.name).replace(path)
             except BaseException:

@@ -42,7 +42,7 @@ def compile_(
     with only_json():
         from compiler.runtime.artifact import write_image
         from compiler.runtime.library.write import check_library, write_library
-        from luthier.build import build_image, make_options, read_program
+        from luthier.build import compile_model, make_options
         from luthier.files import check_writable
 
         _check_suffix(output)
@@ -52,8 +52,7 @@ def compile_(
         library = output.suffix == ".so"
         if library:
             check_library(chosen.target)
-        program = read_program(model, chosen, any_size=not library)
-        image = build_image(program, chosen, require_tuned=require_tuned)
+        image = compile_model(model, chosen, any_size=not library, require_tuned=require_tuned)
         (write_library if library else write_image)(image, output)
         size = output.stat().st_size
         document = compile_document(model.stem, image, output, size, time.perf_counter() - start)
