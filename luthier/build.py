@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,7 +134,7 @@ def compile_model(
     tasks = cache.tasks(key) if cache and key else None
     program = None
     if tasks is None:
-        program = read_program(model, options, any_size=any_size)
+        program = _read_and_tidy(model, options, any_size=any_size)
         tasks = _tasks(program)
     with open_log(options.database) as log:
         source = _Remembered(SqlScheduleSource(log, options.error_budget))
@@ -145,8 +146,8 @@ def compile_model(
         image = cache.image(key_of_image) if cache and key_of_image else None
         new = image is None
         if image is None:
-            program = program or read_program(model, options, any_size=any_size)
-            image = compile_image(program, options.target, options.threads, source)
+            program = program or _read_and_tidy(model, options, any_size=any_size)
+            image = compile_image(program, options.target, options.threads, source, consume=True)
     # A file that was replaced meanwhile, or has data elsewhere, is not what its key says.
     told = before == _identity(model) and program is not None
     if cache and key and key_of_image and told and not has_external_data(model):
@@ -154,6 +155,17 @@ def compile_model(
         if new:
             cache.put_image(key_of_image, image)
     return image
+
+
+def _read_and_tidy(
+    model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool
+) -> Program:
+    """`read_program`; what reading took, as much as the model, goes back to the system before code is made."""
+    program = read_program(model, options, any_size=any_size)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc, which keeps what was freed for later
+    if trim is not None:
+        trim(0)
+    return program
 
 
 def _tasks(program: Program) -> list[Task]:

@@ -7,6 +7,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +16,9 @@ from onnx import external_data_helper
 
 import luthier
 from compiler.errors import NotTuned
+from compiler.runtime.image import Image
 from compiler.target import PRESETS
+from compiler.workload.program import Program
 from examples.networks import filled
 from luthier import build, cache
 from luthier.build import compile_model, make_options
@@ -38,9 +41,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     really = build.compile_image
 
-    def watched(program: object, *rest: object) -> object:
-        seen.append(getattr(program, "name", ""))
-        return really(program, *rest)  # type: ignore[arg-type]
+    def watched(program: Program, *rest: Any, **options: Any) -> Image:
+        seen.append(program.name)
+        return really(program, *rest, **options)
 
     monkeypatch.setattr(build, "compile_image", watched)
     return seen

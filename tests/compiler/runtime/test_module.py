@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from compiler.errors import InputError, TargetError
-from compiler.pipeline import compile_program, load_graph, lower
-from compiler.runtime.artifact import read_image
+from compiler.pipeline import compile_image, compile_program, load_graph, lower
+from compiler.runtime.artifact import image_bytes, read_image
 from compiler.runtime.module import Module, load_module
 from compiler.schedule.source import NoSource
 from compiler.target import PRESETS, native_target
@@ -167,6 +167,15 @@ def test_damaged_artifacts_are_refused(damage: str, tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"not a \.luthier file|damaged"):
         load_module(path)
+
+
+def test_a_program_may_give_its_constants_up() -> None:
+    program = lower(load_graph(small_model()))
+    kept = compile_image(program, native_target(), 1, NoSource())
+    assert program.constants
+    consumed = compile_image(program, native_target(), 1, NoSource(), consume=True)
+    assert not program.constants
+    assert image_bytes(kept) == image_bytes(consumed)
 
 
 def test_one_wrong_bit_is_found_wherever_it_is() -> None:
