@@ -124,8 +124,12 @@ def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kern
     return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extents, symbols)
 
 
-def compile_image(program: Program, target: Target, threads: int, source: ScheduleSource) -> Image:
+def compile_image(
+    program: Program, target: Target, threads: int, source: ScheduleSource, *, consume: bool = False
+) -> Image:
     """Look every Workload up, build its kernel, link. Measures nothing; `Image.lookups` says what was found.
+
+    `consume`: the Program gives its constants up, which saves as much memory as they take.
 
     Raises TargetError where the Target has no program for so many threads.
     """
@@ -133,7 +137,8 @@ def compile_image(program: Program, target: Target, threads: int, source: Schedu
     chosen = choose_schedules(program, target, threads, source)
     built = {d: build_kernel(c.workload, c.found.schedule, target) for d, c in chosen.items()}
     kernels = [built[s.workload.digest] for s in program.subgraphs]
-    return link(program, kernels, target, threads, tuple(choice.lookup for choice in chosen.values()))
+    lookups = tuple(choice.lookup for choice in chosen.values())
+    return link(program, kernels, target, threads, lookups, consume=consume)
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:

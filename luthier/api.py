@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compiler.runtime.module import Module, load_module
 from compiler.target import Target
-from luthier.build import build_module, make_options, read_program
+from luthier.build import compile_model, make_options
 from luthier.report.report import TuningReport
 from luthier.tuning import Progress, run_job
 
@@ -72,7 +72,7 @@ def compile(
     Takes the same arguments, and raises the same errors, as `tune`. Close the Module after use.
     """
     options = make_options(target, threads, shapes, error_budget, database)
-    return build_module(read_program(model, options, any_size=True), options)
+    return Module(compile_model(model, options))
 
 
 def load(path: str | Path) -> Module:

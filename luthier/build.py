@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.errors import InputError, NotTuned, TargetError
 from compiler.pipeline import compile_image, load_graph, look_up, lower, lower_any_size
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
-from compiler.schedule.source import ScheduleSource
+from compiler.schedule.source import Found, ScheduleSource
 from compiler.target import Target, get_target, usable_cores
+from compiler.workload.ir import Workload
 from compiler.workload.program import Program
+from luthier.cache import Task, has_external_data, image_key, model_key, open_cache
 from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onnx import ModelProto
 
 MAX_THREADS = 1024
@@ -107,21 +109,93 @@ def read_program(
 
 def build_module(program: Program, options: BuildOptions) -> Module:
     """Look every Task up in the tuning log, compile and load; nothing is measured. Raises DatabaseError."""
-    return Module(build_image(program, options))
+    with open_log(options.database) as log:
+        source = SqlScheduleSource(log, options.error_budget)
+        return Module(compile_image(program, options.target, options.threads, source))
 
 
-def build_image(program: Program, options: BuildOptions, *, require_tuned: bool = False) -> Image:
-    """Look every Task up in the tuning log and compile, for any target; nothing is measured.
+def compile_model(
+    model: str | Path | bytes | ModelProto,
+    options: BuildOptions,
+    *,
+    any_size: bool = True,
+    require_tuned: bool = False,
+) -> Image:
+    """Compile a model for any target with what the tuning log knows, or take what is in the cache; measure nothing.
 
     Raises:
+        ModelError: see `read_program`, as for `any_size`.
         NotTuned: `require_tuned`, and a Task has no record.
         DatabaseError: the tuning log cannot be read.
     """
+    cache = open_cache()
+    before = _identity(model)
+    key = model_key(model, options.shapes, any_size=any_size) if cache else None
+    tasks = cache.tasks(key) if cache and key else None
+    program = None
+    if tasks is None:
+        program = _read_and_tidy(model, options, any_size=any_size)
+        tasks = _tasks(program)
     with open_log(options.database) as log:
-        source = SqlScheduleSource(log, options.error_budget)
+        source = _Remembered(SqlScheduleSource(log, options.error_budget))
+        workloads = [workload for _, workload in tasks]
+        answers = look_up(workloads, options.target, options.threads, source)
         if require_tuned:
-            _require_records(program, options, source)
-        return compile_image(program, options.target, options.threads, source)
+            _require_records(tasks, answers, options)
+        key_of_image = key and image_key(key, options.target, options.threads, workloads, answers)
+        image = cache.image(key_of_image) if cache and key_of_image else None
+        new = image is None
+        if image is None:
+            program = program or _read_and_tidy(model, options, any_size=any_size)
+            image = compile_image(program, options.target, options.threads, source, consume=True)
+    # A file that was replaced meanwhile, or has data elsewhere, is not what its key says.
+    told = before == _identity(model) and program is not None
+    if cache and key and key_of_image and told and not has_external_data(model):
+        cache.put_tasks(key, tasks)
+        if new:
+            cache.put_image(key_of_image, image)
+    return image
+
+
+def _read_and_tidy(
+    model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool
+) -> Program:
+    """`read_program`; what reading took, as much as the model, goes back to the system before code is made."""
+    program = read_program(model, options, any_size=any_size)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc, which keeps what was freed for later
+    if trim is not None:
+        trim(0)
+    return program
+
+
+def _tasks(program: Program) -> list[Task]:
+    """Its distinct Workloads, each under the name of its first use."""
+    found: dict[str, Task] = {}
+    for subgraph in program.subgraphs:
+        found.setdefault(subgraph.workload.digest, (subgraph.name, subgraph.workload))
+    return list(found.values())
+
+
+class _Remembered:
+    """A ScheduleSource that asks another once per Workload: what a key says is what is compiled."""
+
+    def __init__(self, source: ScheduleSource) -> None:
+        self._source = source
+        self._answers: dict[str, Found | None] = {}
+
+    def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
+        new = [w for w in workloads if w.digest not in self._answers]
+        answers = self._source.lookup(new, target, threads) if new else []
+        self._answers |= {w.digest: answer for w, answer in zip(new, answers, strict=True)}
+        return [self._answers[w.digest] for w in workloads]
+
+
+def _identity(model: object) -> tuple[int, ...]:
+    """Changes when a model's file does; nothing for what is no file."""
+    if not isinstance(model, (str, Path)) or not Path(model).is_file():
+        return ()
+    status = Path(model).stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
@@ -134,16 +208,13 @@ def open_log(database: str | None) -> Iterator[SqlTuningLog]:
         opened.close()
 
 
-def _require_records(program: Program, options: BuildOptions, source: ScheduleSource) -> None:
-    names = {s.workload.digest: s.name for s in program.subgraphs}
-    workloads = list({s.workload.digest: s.workload for s in program.subgraphs}.values())
-    answers = look_up(workloads, options.target, options.threads, source)
-    missing = [names[w.digest] for w, found in zip(workloads, answers, strict=True) if found is None]
+def _require_records(tasks: Sequence[Task], answers: Sequence[Found | None], options: BuildOptions) -> None:
+    missing = [name for (name, _), found in zip(tasks, answers, strict=True) if found is None]
     if not missing:
         return
     more = ", …" if len(missing) > _NAMED_MISSES else ""
     msg = (
-        f"{len(missing)} of {len(workloads)} tasks have no record for {options.target.name} with {options.threads} "
+        f"{len(missing)} of {len(tasks)} tasks have no record for {options.target.name} with {options.threads} "
         f"threads ({', '.join(missing[:_NAMED_MISSES])}{more}); run luthier tune with the same options first"
     )
     raise NotTuned(msg)

@@ -1,4 +1,4 @@
-"""Settings from the environment: LUTHIER_DATABASE_URL, LUTHIER_SERVER, LUTHIER_TOKEN, LUTHIER_CACHE_DIR.
+"""Settings from the environment: LUTHIER_DATABASE_URL, _SERVER, _TOKEN, _CACHE_DIR and _CACHE_BYTES.
 
 Besides compiler.debug (LUTHIER_DEBUG), the only place that reads the environment.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import platformdirs
-from pydantic import SecretStr
+from pydantic import NonNegativeInt, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -23,6 +23,8 @@ class Settings(BaseSettings):
     server: str | None = None
     token: SecretStr | None = None
     cache_dir: Path | None = None
+    cache_bytes: NonNegativeInt = 4 << 30
+    """Most that compiled models may take in the cache folder; 0: none are kept."""
 
     @property
     def database(self) -> str:

@@ -34,6 +34,11 @@ def emit_assembly(ir: str, target: Target) -> str:
     return str(machine.emit_assembly(_optimised(ir, machine)))
 
 
+def llvm_version() -> str:
+    """Of the library that makes the code."""
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
 @cache
 def initialise() -> None:
     """Make every back end of the llvmlite wheel known to LLVM."""

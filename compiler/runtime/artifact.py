@@ -1,15 +1,19 @@
 """The `.luthier` file: an Image as bytes.
 
-"LUTHIER1" | header length, 8 bytes little-endian | SHA-256 of all that follows, 32 bytes
+"LUTHIER2" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
 header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the kernels' objects, the packed constants
+
+The header holds the length of each blob, the SHA-256 of all code, and of each constant the sum of its 64-bit words,
+which finds damage at the speed of memory. A file is mapped, not read: its constants are used where they are, and
+processes share them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
+import mmap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,70 +24,107 @@ from compiler.codegen.kernel import kernel_from_json, kernel_json
 from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.index import Index, index_from_json, index_json
+from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
-from compiler.runtime.memory_plan import Life
+from compiler.runtime.memory_plan import ALIGNMENT, Life
 from compiler.symbol import Symbol, as_size
 from compiler.target import target_from_json, target_json
 
-MAGIC = b"LUTHIER1"
-_PREFIX = len(MAGIC) + 8 + 32
-_ALIGN = 64
+MAGIC = b"LUTHIER2"
+_KIND = MAGIC[:-1]
+_PREFIX = 64
+_WORD = 8
 
 
 def image_bytes(image: Image) -> bytes:
     """The file's content."""
-    blobs = [image.program, image.team, *(k.object_code for k in image.kernels.values())]
-    blobs += [array.tobytes() for array in image.constants]
-    header = json.dumps({**_header(image), "blobs": [len(b) for b in blobs]}, sort_keys=True).encode()
-    body = bytearray(header)
-    for blob in blobs:
-        body += b"\0" * (-len(body) % _ALIGN) + blob
-    return MAGIC + len(header).to_bytes(8, "little") + hashlib.sha256(body).digest() + bytes(body)
+    return b"".join(image_pieces(image))
 
 
 def write_image(image: Image, path: Path) -> None:
     """Write the file, whole or not at all; raises InputError where the folder cannot be written."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            try:
-                file.write(image_bytes(image))
-                file.flush()
-                os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; choose a folder that you may write to"
-        raise InputError(msg) from error
+    write_whole(path, image_pieces(image))
 
 
 def read_image(source: str | Path | bytes) -> Image:
     """Inverse of `write_image` and `image_bytes`; raises InputError where it is something else, or damaged."""
-    data = source if isinstance(source, bytes) else _read_file(Path(source))
+    data = memoryview(source) if isinstance(source, bytes) else _map_file(Path(source))
     name = "the data" if isinstance(source, bytes) else str(source)
-    if data[: len(MAGIC)] != MAGIC:
+    magic = bytes(data[: len(MAGIC)])
+    if magic[: len(_KIND)] != _KIND:
         msg = f"{name} is not a .luthier file; make one with `luthier compile MODEL -o OUT.luthier`"
         raise InputError(msg)
+    another = f"{name} was written by another version of Luthier; compile the model again"
+    if magic != MAGIC:
+        raise InputError(another)
     length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
-    body = memoryview(data)[_PREFIX:]
-    if hashlib.sha256(body).digest() != data[len(MAGIC) + 8 : _PREFIX]:
-        msg = f"{name} is damaged (its checksum does not match); compile the model again"
-        raise InputError(msg)
+    header = bytes(data[_PREFIX : _PREFIX + length])
+    damaged = f"{name} is damaged (its checksum does not match); compile the model again"
+    if hashlib.sha256(header).digest() != data[len(MAGIC) + 8 : len(MAGIC) + 40]:
+        raise InputError(damaged)
     try:
-        return _image(json.loads(bytes(body[:length])), body, length)
+        fields = json.loads(header)
+        blobs, end = _blobs(fields["blobs"], data, _PREFIX + length)
+        code = len(fields["kernels"]) + 2
+        whole = end == len(data) and _digest(blobs[:code]) == fields["code"]
+        if not whole or [_sum(b) for b in blobs[code:]] != fields["sums"]:
+            raise InputError(damaged)
+        return _image(fields, blobs)
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{name} was written by another version of Luthier; compile the model again"
-        raise InputError(msg) from error
+        raise InputError(another) from error
 
 
-def _read_file(path: Path) -> bytes:
+def _map_file(path: Path) -> memoryview:
+    """The file's content, read as it is needed; what was mapped stays as it is when the file is replaced."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}; check the path"
         raise InputError(msg) from error
+
+
+def image_pieces(image: Image) -> Iterator[Piece]:
+    """The file's content, piece by piece."""
+    code: list[Piece] = [image.program, image.team, *(k.object_code for k in image.kernels.values())]
+    constants: list[Piece] = [array.reshape(-1).view(np.uint8).data for array in image.constants]
+    fields = _header(image)
+    fields["blobs"] = [len(b) for b in (*code, *constants)]
+    fields["code"], fields["sums"] = _digest(code), [_sum(b) for b in constants]
+    header = json.dumps(fields, sort_keys=True).encode()
+    yield MAGIC + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest() + bytes(16)
+    yield header
+    at = _PREFIX + len(header)
+    for blob in (*code, *constants):
+        yield bytes(-at % ALIGNMENT)
+        yield blob
+        at += -at % ALIGNMENT + len(blob)
+
+
+def _blobs(sizes: list[int], data: memoryview, at: int) -> tuple[list[memoryview], int]:
+    """Each blob, and where the last one should end."""
+    blobs = []
+    for size in sizes:
+        at += -at % ALIGNMENT
+        blobs.append(data[at : at + size])
+        at += size
+    return blobs, at
+
+
+def _digest(blobs: list[Piece] | list[memoryview]) -> str:
+    found = hashlib.sha256()
+    for blob in blobs:
+        found.update(blob)
+    return found.hexdigest()
+
+
+def _sum(blob: Piece) -> int:
+    """Of the 64-bit words, modulo 2**64; what remains of the last one is filled up with zeros."""
+    whole = len(blob) // _WORD * _WORD
+    rest = int.from_bytes(blob[whole:], "little")
+    return (int(np.add.reduce(np.frombuffer(blob[:whole], np.uint64))) + rest) % (1 << 64)
 
 
 def _header(image: Image) -> dict[str, Any]:
@@ -105,12 +146,7 @@ def _header(image: Image) -> dict[str, Any]:
     }
 
 
-def _image(header: dict[str, Any], body: memoryview, start: int) -> Image:
-    blobs, at = [], start
-    for size in header["blobs"]:
-        at += -at % _ALIGN
-        blobs.append(body[at : at + size])
-        at += size
+def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
     count = len(header["kernels"])
     kernels = [
         kernel_from_json(data, bytes(code))

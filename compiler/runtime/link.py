@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 
@@ -14,6 +15,7 @@ from compiler.codegen.program import emit_program, phase_calls
 from compiler.graph.ir import TensorType
 from compiler.index import Index
 from compiler.packing import Packing
+from compiler.runtime.aligned import aligned
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.loader import team_object
 from compiler.runtime.memory_plan import Life, MemoryPlan, lives, plan_memory, scratch_value
@@ -24,13 +26,22 @@ from compiler.workload.program import Program, Subgraph
 
 
 def link(
-    program: Program, kernels: Sequence[Kernel], target: Target, threads: int, lookups: tuple[TaskLookup, ...]
+    program: Program,
+    kernels: Sequence[Kernel],
+    target: Target,
+    threads: int,
+    lookups: tuple[TaskLookup, ...],
+    *,
+    consume: bool = False,
 ) -> Image:
-    """The Image of a Program; `kernels` has one kernel per Subgraph, in order."""
+    """The Image of a Program; `kernels` has one kernel per Subgraph, in order.
+
+    `consume`: each constant is taken out of the Program once it is packed, so that they are never in memory twice.
+    """
     scratch = [_scratch_bytes(*pair) for pair in zip(program.subgraphs, kernels, strict=True)]
     values = lives(program, scratch) if program.symbols else ()
     plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch)
-    linker = _Linker(program, plan, values)
+    linker = _Linker(program, plan, values, consume=consume)
     calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
     raw = tuple(
         c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots, call.clears)
@@ -67,7 +78,7 @@ def _specs(types: Mapping[str, TensorType]) -> tuple[TensorSpec, ...]:
 
 
 class _Linker:
-    def __init__(self, program: Program, plan: MemoryPlan, values: Sequence[Life]) -> None:
+    def __init__(self, program: Program, plan: MemoryPlan, values: Sequence[Life], *, consume: bool) -> None:
         self._program, self.plan = program, plan
         self._life_of = {life.value: number for number, life in enumerate(values)}
         self._symbols = [symbol.name for symbol in program.symbols]
@@ -75,6 +86,10 @@ class _Linker:
         self.constants: list[np.ndarray] = []
         self._slot_of: dict[Slot, int] = {}
         self._constant_of: dict[tuple[str, tuple[int, ...], Packing | None], int] = {}
+        self._constants, self._consume = program.constants, consume
+        self._uses = Counter(
+            v for s in program.subgraphs for v in s.bindings.values() if v in self._constants
+        )
         self._inputs, self._outputs = list(program.inputs), list(program.outputs)
 
     def call(self, number: int, subgraph: Subgraph, kernel: Kernel) -> KernelCall:
@@ -98,7 +113,7 @@ class _Linker:
         return tuple(Clear(slot, strips) for slot, strips in borders if strips)
 
     def _slot(self, value: str, param: Param, operand: Operand) -> Slot:
-        if value in self._program.constants:
+        if value in self._uses:
             return Slot("constant", self._constant(value, param, operand.sizes))
         if value in self._outputs:
             return Slot("output", self._outputs.index(value))
@@ -117,11 +132,14 @@ class _Linker:
         shape = param.sizes()
         key = (value, shape, param.packing)
         if key not in self._constant_of:
-            array = self._program.constants[value].reshape(sizes)
+            array = self._constants[value].reshape(sizes)
             if param.packing is not None:
                 array = param.packing.apply(array)
             self._constant_of[key] = len(self.constants)
-            self.constants.append(np.ascontiguousarray(array).reshape(shape))
+            self.constants.append(aligned(array).reshape(shape))
+        self._uses[value] -= 1
+        if self._consume and not self._uses[value]:
+            del self._constants[value]
         return self._constant_of[key]
 
     def _number(self, slot: Slot) -> int:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compiler.errors import TargetError
+from compiler.runtime.aligned import aligned, aligned_bytes
 from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays, data_pointer
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
-from compiler.runtime.memory_plan import ALIGNMENT, MemoryPlan, place_all
+from compiler.runtime.memory_plan import MemoryPlan, place_all
 from compiler.symbol import Symbol
 from compiler.target import Target
 
@@ -37,7 +38,7 @@ class Module:
         self._image = image
         kernels = [kernel.object_code for kernel in image.kernels.values()]
         self._program = LoadedProgram([*kernels, image.program, image.team])
-        self._constants = [_aligned_copy(array) for array in image.constants]
+        self._constants = [aligned(array) for array in image.constants]
         self._plans: dict[tuple[int, ...], MemoryPlan] = {}
         # Of a static model; sizes that depend on symbols are found per call.
         self._shapes = [] if image.symbols else [spec.sizes() for spec in image.outputs]
@@ -201,8 +202,8 @@ class _Context:
     def __init__(self, image: Image, program: LoadedProgram, constants: list[Array]) -> None:
         self._image = image
         self._constants = constants
-        self._arena = _aligned(image.arena_bytes)
-        self._zeroed = _aligned(image.zeroed_bytes)
+        self._arena = aligned_bytes(image.arena_bytes)
+        self._zeroed = aligned_bytes(image.zeroed_bytes)
         self._zeroed[:] = 0
         self._held: list[Array] = []
         self.sizes: Values = {}
@@ -226,9 +227,9 @@ class _Context:
     def resize(self, sizes: Values, plan: MemoryPlan) -> None:
         """Place the values of a model with symbols for these sizes; memory grows and never shrinks."""
         if self._arena.nbytes < plan.arena_bytes:
-            self._arena = _aligned(plan.arena_bytes)
+            self._arena = aligned_bytes(plan.arena_bytes)
         if self._zeroed.nbytes < plan.zeroed_bytes:
-            self._zeroed = _aligned(plan.zeroed_bytes)
+            self._zeroed = aligned_bytes(plan.zeroed_bytes)
         self._zeroed[: plan.zeroed_bytes] = 0
         bases = (self._arena.ctypes.data, self._zeroed.ctypes.data)
         for number, where in self._planned:
@@ -248,17 +249,3 @@ class _Context:
     def release(self) -> None:
         """Forget the caller's arrays."""
         self._held = []
-
-
-def _aligned(size: int) -> Array:
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size]
-
-
-def _aligned_copy(array: Array) -> Array:
-    copy = _aligned(array.nbytes)
-    copy[:] = (
-        np.frombuffer(array.tobytes(), np.uint8) if array.ndim == 0 else array.reshape(-1).view(np.uint8)
-    )
-    return copy

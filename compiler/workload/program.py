@@ -47,7 +47,7 @@ class Program:
     inputs: Mapping[str, TensorType]
     outputs: Mapping[str, TensorType]
     buffers: Mapping[str, Operand]
-    constants: Mapping[str, np.ndarray]
+    constants: dict[str, np.ndarray]
     subgraphs: tuple[Subgraph, ...]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     wholes: Mapping[str, str] = field(default_factory=dict)

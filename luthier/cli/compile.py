@@ -16,12 +16,17 @@ from luthier.shapes import parse_shapes
 if TYPE_CHECKING:
     from compiler.runtime.image import Image
 
-SUFFIX = ".luthier"
+SUFFIXES = (".luthier", ".so")
 
 
 def compile_(
     model: options.Model,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT.luthier", help="the file to write")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="OUT.luthier|OUT.so", help="the file to write; .so: with OUT.h"
+        ),
+    ],
     target: options.Target = "native",
     threads: options.Threads = None,
     shape: options.Shapes = [],  # noqa: B006  (typer copies it)
@@ -35,18 +40,22 @@ def compile_(
     """Compile a model with what the tuning log knows; says for each task where its schedule came from."""
     start = time.perf_counter()
     with only_json():
-        from compiler.runtime.artifact import image_bytes
-        from luthier.build import build_image, make_options, read_program
-        from luthier.files import check_writable, write_atomically
+        from compiler.runtime.artifact import write_image
+        from compiler.runtime.library.write import check_library, write_library
+        from luthier.build import compile_model, make_options
+        from luthier.files import check_writable
 
         _check_suffix(output)
         check_writable(output)
         shapes = parse_shapes(shape)
         chosen = make_options(target, threads, shapes, error_budget, database, runs_here=False)
-        image = build_image(read_program(model, chosen, any_size=True), chosen, require_tuned=require_tuned)
-        code = image_bytes(image)
-        write_atomically(output, code)
-        document = compile_document(model.stem, image, output, len(code), time.perf_counter() - start)
+        library = output.suffix == ".so"
+        if library:
+            check_library(chosen.target)
+        image = compile_model(model, chosen, any_size=not library, require_tuned=require_tuned)
+        (write_library if library else write_image)(image, output)
+        size = output.stat().st_size
+        document = compile_document(model.stem, image, output, size, time.perf_counter() - start)
     if json:
         put_json(document)
     else:
@@ -73,11 +82,9 @@ def compile_document(model: str, image: Image, output: Path, size: int, seconds:
 
 
 def _check_suffix(output: Path) -> None:
-    if output.suffix == ".so":
-        msg = f"shared libraries cannot be written yet ({output}); name an output that ends in {SUFFIX}"
-        raise InputError(msg)
-    if output.suffix != SUFFIX:
-        msg = f"{output} does not end in {SUFFIX}; name an output such as {output.with_suffix(SUFFIX).name}"
+    if output.suffix not in SUFFIXES:
+        names = " or ".join(output.with_suffix(suffix).name for suffix in SUFFIXES)
+        msg = f"{output} does not end in {' or '.join(SUFFIXES)}; name an output such as {names}"
         raise InputError(msg)
 
 

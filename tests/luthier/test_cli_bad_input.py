@@ -100,8 +100,8 @@ def test_a_missing_model_and_a_folder_are_refused(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "status", "word"),
     [
-        (("-o", "out.so"), 1, "out.so"),
-        (("-o", "out.bin"), 1, ".luthier"),
+        (("-o", "missing/out.so"), 1, "missing"),
+        (("-o", "out.bin"), 1, ".luthier or .so"),
         (("-o", "missing/out.luthier"), 1, "missing"),
         (("-o", "out.luthier", "--target", "pdp-11"), 1, "pdp-11"),
         (("-o", "out.luthier", "--threads", "-1"), 2, "threads"),

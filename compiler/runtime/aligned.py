@@ -1,0 +1,27 @@
+"""Arrays that begin where a cache line and a vector do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.runtime.memory_plan import ALIGNMENT
+
+Array = np.ndarray[Any, Any]
+
+
+def aligned_bytes(size: int) -> Array:
+    """Fresh memory, not set."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+def aligned(array: Array) -> Array:
+    """The array itself where it is dense and begins so, else a copy that does."""
+    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
+        return array
+    copy = aligned_bytes(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

@@ -1,0 +1,1 @@
+"""Shared libraries: an Image as `model.so` and `model.h`, written without a linker."""
