@@ -133,10 +133,21 @@ class Values:
         return pick.values[place]
 
     def vanishes(self, product: Expr) -> bool:
-        """Whether a product has a picked 0 among its factors."""
+        """Whether a product has a picked 0 among its factors, or padding of zeros."""
         if isinstance(product, Pick):
             return self._entry(product) == 0
+        if isinstance(product, Guard):
+            zero = isinstance(product.outside, Const) and product.outside.value == 0
+            return zero and any(map(self._never, product.bounds))
         return isinstance(product, Apply) and product.op == "mul" and any(map(self.vanishes, product.args))
+
+    def _never(self, bound: Bound) -> bool:
+        """Whether numbers alone tell that a bound does not hold."""
+        try:
+            linear = self.indices.linear(bound.index)
+        except LaneDependent:
+            return False
+        return not linear.terms and not linear.lane and not bound.low <= linear.const < bound.high
 
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
         if op == "add" and self.vanishes(args[1]):

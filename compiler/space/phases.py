@@ -6,6 +6,7 @@ from typing import Protocol
 
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
+from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
@@ -47,6 +48,26 @@ class PanelPhases:
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
         """The reduction over panels, and the map after it."""
+        return self.workload.stages[1], self.workload.stages[2]
+
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """The copy, a vector map, then the tile."""
+        copy = map_steps(self.workload, self.workload.stages[0], self._target, self._threads)
+        return [self.algorithm, *copy, *tile.steps(values)]
+
+
+class PaddedPhases:
+    """What is read with a border of zeros is copied with that border, and then read (compiler/schedule/padded.py)."""
+
+    def __init__(self, workload: Workload, target: Target, threads: int) -> None:
+        """Rewrite the Workload."""
+        self.algorithm = Algorithm("padded", ())
+        self.workload = padded(workload, ())
+        self._target, self._threads = target, threads
+
+    @property
+    def product_stages(self) -> tuple[Stage, Stage]:
+        """The reduction over the copy, and the map after it."""
         return self.workload.stages[1], self.workload.stages[2]
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
