@@ -75,7 +75,8 @@ def _split_ends(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int])
     first, last = _open_ends(body, var, ranges) if extent.bound is None and extent.limit > 1 else (0, 0)
     if not first and not last:
         return _peel(body, ranges)
-    start, stop = first, extent.limit - last
+    start = min(first, extent.limit)
+    stop = max(start, extent.limit - last)
     result = _middle(var, start, stop, body, ranges)
     for end in (*range(stop, extent.limit), *reversed(range(start))):
         known = substitute_statement(body, {var: Index.of(end)})
