@@ -32,6 +32,7 @@ from compiler.loop.printer import print_nest
 from compiler.loop.promote import promote
 from compiler.loop.settle import settle
 from compiler.loop.simplify import simplify
+from compiler.loop.skip import skip
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
 from compiler.runtime.module import Module
@@ -111,7 +112,7 @@ def lower_any_size(
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return promote(peel(settle(simplify(nest))))
+    return promote(peel(skip(settle(simplify(nest)))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

@@ -20,7 +20,11 @@ class Linear(NamedTuple):
 
 
 class Indices:
-    """The environment of names. `lanes` is 0 outside a vector loop; `active` lanes of it are inside the extent."""
+    """The environment of names. `lanes` is 0 outside a vector loop; `active` lanes of it are inside the extent.
+
+    Two nested vector loops are one vector: the outer one numbers groups of `lanes // groups` neighbouring lanes. An
+    index has no form for all groups; `at_group` gives one of them, whose lanes are those of the inner loop.
+    """
 
     def __init__(self, out: Emitter) -> None:
         """Start without names."""
@@ -31,8 +35,11 @@ class Indices:
         self._vectors: dict[str, tuple[str, str]] = {}
         self._lane_name: str | None = None
         self._lane = 0
+        self._group_name: str | None = None
         self.lanes = 0
         self.active = 0
+        self.groups = 1
+        self.active_groups = 1
 
     # --- names
 
@@ -93,14 +100,32 @@ class Indices:
     @contextmanager
     def vector(self, name: str, lanes: int, active: int) -> Iterator[None]:
         """The name runs over the lanes inside."""
-        if self._lane_name is not None:
-            msg = f"vector loop {name} stands inside another vector loop"
+        if self._group_name is not None:
+            msg = f"vector loop {name} stands inside two other vector loops"
             raise CompileError(msg)
-        self._lane_name, self.lanes, self.active = name, lanes, active
+        before = self._lane_name, self.lanes, self.active
+        if self._lane_name is not None:
+            self._group_name, self.groups, self.active_groups = before
+        self._lane_name, self.lanes, self.active = name, self.groups * lanes, active
         try:
             yield
         finally:
-            self._lane_name, self.lanes, self.active = None, 0, 0
+            self._group_name, self.groups, self.active_groups = None, 1, 1
+            self._lane_name, self.lanes, self.active = before
+
+    @contextmanager
+    def at_group(self, group: int) -> Iterator[None]:
+        """Inside, the outer of two vector loops is a number, and the vectors are those of the inner one."""
+        name, groups, active, lanes = self._group_name, self.groups, self.active_groups, self.lanes
+        if name is None:
+            msg = "there are no groups of lanes here"
+            raise CompileError(msg)
+        self._group_name, self.groups, self.active_groups, self.lanes = None, 1, 1, lanes // groups
+        try:
+            with self.constant(name, group):
+                yield
+        finally:
+            self._group_name, self.groups, self.active_groups, self.lanes = name, groups, active, lanes
 
     @contextmanager
     def at_lane(self, lane: int) -> Iterator[None]:
@@ -164,6 +189,9 @@ class Indices:
                 const += coefficient * numbers[atom]
             elif atom == self._lane_name:
                 lane += coefficient
+            elif atom == self._group_name:
+                msg = f"{atom} numbers groups of lanes"
+                raise LaneDependent(msg)
             else:
                 terms.append((self._ssa[atom], coefficient))
         return Linear(tuple(terms), const, lane)

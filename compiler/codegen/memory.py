@@ -66,11 +66,17 @@ class Memory:
             return Value(self._out.read_slot(slot, kind, _slot_align(buffer, lanes)), buffer.dtype, lanes)
         if buffer.name in self._written:
             return Value(self._load_memory(buffer, linear, lanes), buffer.dtype, lanes)
-        key = ("load", buffer.name, linear, self._indices.active)
+        key = ("load", buffer.name, linear, lanes, self._indices.active)
         known = self._out.remembered(key)
         if known is None:
             known = self._out.remember(key, self._load_memory(buffer, linear, lanes))
         return Value(known, buffer.dtype, lanes)
+
+    def load_register(self, buffer: Buffer, linear: Linear) -> Value:
+        """The register whose first lane is at the offset, all groups of lanes together."""
+        lanes = self._indices.lanes
+        slot, kind = self._slot(buffer, linear, lanes), llvm_type(buffer.dtype, lanes)
+        return Value(self._out.read_slot(slot, kind, _slot_align(buffer, lanes)), buffer.dtype, lanes)
 
     def load_plain(self, buffer: Buffer, linear: Linear, kind: str) -> str:
         """Neighbouring elements as one value of an LLVM type, without a mask."""
@@ -89,7 +95,7 @@ class Memory:
         if place is None or lanes < 2 or buffer.name in self._written:
             return None
         start = linear._replace(const=linear.const - place)
-        key = ("column", buffer.name, start, active)
+        key = ("column", buffer.name, start, lanes, active)
         if self._out.remembered((*key, place)) is None:
             kind = llvm_type(buffer.dtype, lanes)
             rows = ["poison"] * lanes
@@ -130,7 +136,7 @@ class Memory:
         kind = llvm_type(buffer.dtype, lanes)
         vectors = []
         for start in starts:
-            key = ("spread", buffer.name, linear.terms, linear.const + start, tuple(tests), last)
+            key = ("spread", buffer.name, linear.terms, linear.const + start, lanes, tuple(tests), last)
             known = self._out.remembered(key)
             if known is None:
                 pointer = self._pointer(buffer, Linear(linear.terms, linear.const + start, 0))

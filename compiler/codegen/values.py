@@ -8,6 +8,7 @@ from typing import assert_never
 from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.groups import join_groups, take_group
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
@@ -56,6 +57,8 @@ class Values:
 
     def value(self, expr: Expr) -> Value:
         """Emit an expression."""
+        if self.indices.groups > 1 and isinstance(expr, Load | Guard | Pick | Lookup):
+            return self._by_group(expr)
         match expr:
             case Const(value, dtype):
                 return self._literal(value, dtype)
@@ -96,6 +99,26 @@ class Values:
             )
         return Value(known, value.dtype, lanes)
 
+    def _by_group(self, expr: Load | Guard | Pick | Lookup) -> Value:
+        """What depends on memory, group by group of lanes, joined; a register holds all groups."""
+        if isinstance(expr, Load) and self._buffers[expr.buffer].scope == "register":
+            slot = self._register(expr)
+            if slot is not None:
+                return self._memory.load_register(self._buffers[expr.buffer], slot)
+        parts = []
+        for group in range(self.indices.active_groups):
+            with self.indices.at_group(group):
+                parts.append(self.value(expr))
+        return join_groups(self._out, parts, self.indices.groups, self.indices.lanes, self.broadcast)
+
+    def _register(self, load: Load) -> Linear | None:
+        """Where the register starts that holds all groups of an access; None where they share one."""
+        places = []
+        for group in (0, 1):
+            with self.indices.at_group(group):
+                places.append(self._memory.flat(load, self._buffers[load.buffer]))
+        return places[0] if places[0] != places[1] else None
+
     def _literal(self, value: float | int, dtype: DType) -> Value:
         return Value(literal(value, dtype), dtype, 0)
 
@@ -110,10 +133,21 @@ class Values:
         return pick.values[place]
 
     def vanishes(self, product: Expr) -> bool:
-        """Whether a product has a picked 0 among its factors."""
+        """Whether a product has a picked 0 among its factors, or padding of zeros."""
         if isinstance(product, Pick):
             return self._entry(product) == 0
+        if isinstance(product, Guard):
+            zero = isinstance(product.outside, Const) and product.outside.value == 0
+            return zero and any(map(self._never, product.bounds))
         return isinstance(product, Apply) and product.op == "mul" and any(map(self.vanishes, product.args))
+
+    def _never(self, bound: Bound) -> bool:
+        """Whether numbers alone tell that a bound does not hold."""
+        try:
+            linear = self.indices.linear(bound.index)
+        except LaneDependent:
+            return False
+        return not linear.terms and not linear.lane and not bound.low <= linear.const < bound.high
 
     def _apply(self, op: str, args: tuple[Expr, ...]) -> Value:
         if op == "add" and self.vanishes(args[1]):
@@ -316,6 +350,9 @@ class Values:
         """Emit `buffer[indices] = value`; `load` carries the buffer and the indices."""
         buffer = self._buffers[load.buffer]
         value = convert(self._out, value, buffer.dtype)
+        if self.indices.groups > 1:
+            self._store_by_group(buffer, load, value)
+            return
         try:
             linear = self._memory.flat(load, buffer)
         except LaneDependent:
@@ -329,6 +366,17 @@ class Values:
             self._store_lane_by_lane(buffer, load, value)
         else:
             self._memory.store(buffer, linear, self.broadcast(value, self.indices.lanes))
+
+    def _store_by_group(self, buffer: Buffer, load: Load, value: Value) -> None:
+        value = self.broadcast(value, self.indices.lanes)
+        slot = self._register(load) if buffer.scope == "register" else None
+        if slot is not None:
+            self._memory.store(buffer, slot, value)
+            return
+        for group in range(self.indices.active_groups):
+            part = take_group(self._out, value, self.indices.groups, group)
+            with self.indices.at_group(group):
+                self.store(load, part)
 
     def same_in_all_lanes(self, place: Load) -> bool:
         """Whether this is a vector loop and all its lanes address one element."""

@@ -9,8 +9,9 @@ is wide enough, the guard can go and the load stays:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from compiler.graph.ir import ComputeKind, Graph, TensorType
+from compiler.graph.ir import ComputeKind, Graph, Node, TensorType
 from compiler.graph.layout import Layout
 from compiler.graph.layout_votes import votes
 from compiler.index import Ranges
@@ -24,7 +25,7 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
     """The halo that each value should have: those which a contraction reads padded with zeros.
 
     Other reductions that pad the same value with zeros (average pooling) widen it; alone they do not ask for one. An
-    input of the model would have to be copied for it, which only a contraction with reuse is worth.
+    input of the model would have to be copied for it: only where a contraction with reuse wants another layout of it.
     """
     types = graph.types()
     found: dict[str, Halo] = {}
@@ -39,10 +40,16 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
             need = _reach(load, types[load.buffer].sizes, node.compute.ranges)
             found[load.buffer] = _widest(found.get(load.buffer, need), need)
             if node.compute.kind is ComputeKind.CONTRACTION and (
-                load.buffer not in graph.inputs or any(v.strong for v in votes(node, graph.constants))
+                load.buffer not in graph.inputs or _turned(node, load.buffer, types, graph.constants)
             ):
                 asked.add(load.buffer)
     return {value: halo for value, halo in found.items() if value in asked and any(map(any, halo))}
+
+
+def _turned(node: Node, value: str, types: Mapping[str, TensorType], constants: Mapping[str, Any]) -> bool:
+    """Whether a row-major value lacks the innermost dimension that a node with reuse wants."""
+    last = len(types[value].shape) - 1
+    return any(v.strong and v.value == value and v.dim != last for v in votes(node, constants))
 
 
 def zero_padded(expr: Expr, types: Mapping[str, TensorType]) -> Load | None:

@@ -2,8 +2,8 @@
 
     t[a0, a1] = x[a1, a0]; y[a0, a1] = neg(t[a0, a1])   →   y[a0, a1] = neg(x[a1, a0])
 
-Only where it costs nothing: indices get no quotients, and no test enters a loop that had none, except zero padding in
-front of a reduction, which layouts and schedules know how to remove. Outputs of the graph stay computed.
+Only where it costs nothing: indices get no new quotients, and no test enters a loop that had none, except zero padding
+in front of a reduction, which layouts and schedules know how to remove. Outputs of the graph stay computed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node
 from compiler.graph.scalar_rules import simplified
+from compiler.index import Atom
 from compiler.scalar import Const, Expr, Guard, Load, rewrite, substitute, walk
 
 
@@ -56,7 +57,7 @@ def _inlined(compute: Compute, value: str, movement: Compute) -> Compute:
 
 
 def _is_as_cheap(inlined: Compute, before: Compute) -> bool:
-    if inlined.kind is not before.kind or not _is_linear(inlined.body):
+    if inlined.kind is not before.kind or not _quotients(inlined.body) <= _quotients(before.body):
         return False
     guards = _guards(inlined.body)
     if guards == _guards(before.body):
@@ -74,13 +75,11 @@ def _guards(body: Expr) -> int:
     return sum(isinstance(e, Guard) for e in walk(body))
 
 
-def _is_linear(body: Expr) -> bool:
-    for e in walk(body):
-        if isinstance(e, Load) and not all(index.is_linear() for index in e.indices):
-            return False
-        if isinstance(e, Guard) and not all(bound.index.is_linear() for bound in e.bounds):
-            return False
-    return True
+def _quotients(body: Expr) -> set[Atom]:
+    """The terms of indices and tests that are not linear."""
+    indices = [i for e in walk(body) if isinstance(e, Load) for i in e.indices]
+    indices += [b.index for e in walk(body) if isinstance(e, Guard) for b in e.bounds]
+    return {atom for i in indices if not i.is_linear() for atom, _ in i.terms if not isinstance(atom, str)}
 
 
 def _is_static(compute: Compute) -> bool:

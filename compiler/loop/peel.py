@@ -5,7 +5,8 @@ Where the extent of a vector or unrolled loop, or the test of a guard, is differ
     for v in 0..n: body    →    for v in 0..n: if v < n - 1: body (full tiles) else: body with v = n - 1 (short ones)
 
 so that both have constant extents: full tiles run without masks, edge tiles with constant ones, never in scalar code.
-The first iteration gets code of its own where a guard is different there (the left border of a padded window).
+The first iteration gets code of its own where a guard is different there (the left border of a padded window), and so
+do the first and last few of a sum (the taps that read padding there).
 Extents over symbols are settled before (compiler.loop.settle).
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import assert_never
 
 from compiler.index import Index
@@ -36,6 +38,8 @@ from compiler.symbol import ranges_of
 _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
 _TWO_ENDS = 2
 """Iterations of a loop that has ends and no middle."""
+MOST_TAPS = 4
+"""Iterations of a sum at either end that get code of their own: three taps of a window of seven, and a missing row."""
 
 
 def peel(nest: LoopNest) -> LoopNest:
@@ -68,20 +72,23 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
 
 
 def _split_ends(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int]) -> Stmt:
-    first, last = (
-        _open_ends(body, var, ranges) if extent.bound is None and extent.limit > 1 else (False, False)
-    )
+    first, last = _open_ends(body, var, ranges) if extent.bound is None and extent.limit > 1 else (0, 0)
     if not first and not last:
         return _peel(body, ranges)
-    start, stop = int(first), extent.limit - int(last)
-    middle = _middle(var, start, stop, body, ranges)
-    ends = [0] * first + [extent.limit - 1] * last
-    edges = [
-        _peel(simplify_statement(substitute_statement(body, {var: Index.of(end)}), ranges), ranges)
-        for end in ends
-    ]
-    otherwise = edges[-1] if len(edges) == 1 else If(Bound(Index.of(var), 0, 1), edges[0], edges[1])
-    return otherwise if middle is None else If(Bound(Index.of(var), start, stop), middle, otherwise)
+    start = min(first, extent.limit)
+    stop = max(start, extent.limit - last)
+    result = _middle(var, start, stop, body, ranges)
+    for end in (*range(stop, extent.limit), *reversed(range(start))):
+        known = substitute_statement(body, {var: Index.of(end)})
+        edge = _peel(simplify_statement(known, ranges), ranges)
+        if result is None:
+            result = edge
+        elif end < start:
+            result = If(Bound(Index.of(var), 0, end + 1), edge, result)
+        else:
+            result = If(Bound(Index.of(var), start, end), result, edge)
+    assert result is not None
+    return result
 
 
 def _middle(var: str, start: int, stop: int, body: Stmt, ranges: Mapping[str, int]) -> Stmt | None:
@@ -97,10 +104,10 @@ def _middle(var: str, start: int, stop: int, body: Stmt, ranges: Mapping[str, in
     return Let(moved, Index.of(var) - start, stop - start, full)
 
 
-def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[bool, bool]:
-    """Whether an extent or a guard's test is different in the first, in the last iteration of `var` only."""
+def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, int]:
+    """In how many of the first and of the last iterations of `var` an extent or a guard's test is different."""
     inside = dict(ranges)
-    first = last = False
+    first = last = 0
     lanes = {s.var for s in walk_statements(body) if isinstance(s, For) and s.kind is LoopKind.VECTOR}
     copied = {s.var for s in walk_statements(body) if isinstance(s, For) and s.kind in _COPIED}
     for stmt in walk_statements(body):
@@ -109,14 +116,15 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[bool, b
                 inside[name] = extent
             case For(name, extent, kind, _):
                 inside[name] = extent.limit
-                last |= kind in _COPIED and _shorter(extent, var, inside)
-            case Store(_, _, value):
+                last = max(last, int(kind in _COPIED and _shorter(extent, var, inside)))
+            case Store(_, indices, value):
                 tests = {b for e in walk(value) if isinstance(e, Guard) for b in e.bounds}
+                sums = not any(var in index.names() for index in indices)
                 for test in tests:
                     if ranges[var] == _TWO_ENDS and _fixed_mask(test, var, lanes, copied):
-                        return True, True
-                    at_first, at_last = _open(test, var, inside)
-                    first, last = first or at_first, last or at_last
+                        return 1, 1
+                    at_first, at_last = _open(test, var, inside, MOST_TAPS if sums else 1)
+                    first, last = max(first, at_first), max(last, at_last)
             case _:
                 pass
     return first, last
@@ -129,18 +137,19 @@ def _shorter(extent: Extent, var: str, ranges: Mapping[str, int]) -> bool:
     return simplify_extent(extent, known).bound is not None
 
 
-def _open(test: Bound, var: str, ranges: Mapping[str, int]) -> tuple[bool, bool]:
-    """Whether a test is open in the first, in the last iteration of `var`, and holds in all others."""
+def _open(test: Bound, var: str, ranges: Mapping[str, int], most: int) -> tuple[int, int]:
+    """In how many first and last iterations of `var`, at most so many, a test is open; it holds in all others."""
     if var not in test.index.names() or not test.index.names() <= ranges.keys():
-        return False, False
+        return 0, 0
     if decide(test, ranges) is not None:
-        return False, False
-    for ends in ((False, True), (True, False), (True, True)):
-        start, stop = int(ends[0]), ranges[var] - int(ends[1])
+        return 0, 0
+    ends = sorted(product(range(most + 1), repeat=2), key=lambda e: (sum(e), e))
+    for first, last in ends:
+        start, stop = first, ranges[var] - last
         index = test.index.substitute({var: Index.of(var) + start})
         if stop > start and decide(Bound(index, test.low, test.high), {**ranges, var: stop - start}):
-            return ends
-    return False, False
+            return first, last
+    return 0, 0
 
 
 def _fixed_mask(test: Bound, var: str, lanes: set[str], copied: set[str]) -> bool:

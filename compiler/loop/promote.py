@@ -10,7 +10,7 @@ innermost dimension padded to whole vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import assert_never
@@ -20,8 +20,8 @@ from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, St
 from compiler.scalar import loads
 from compiler.symbol import size_at
 
-_Slot = tuple[int, int]
-"""First element and lanes; 0 lanes for a single element."""
+_Slot = tuple[int, ...]
+"""The elements of a vector, or a single one."""
 
 
 def promote(nest: LoopNest) -> LoopNest:
@@ -92,16 +92,22 @@ class _Around:
             or set(kinds.values()) - {LoopKind.UNROLLED, LoopKind.VECTOR}
         ):
             return None
-        lane = next((name for name, kind in kinds.items() if kind is LoopKind.VECTOR), None)
-        lanes = 0
-        if lane is not None:
-            rest = place - Index.of(lane)
-            if lane in rest.names():
-                return None
-            place, lanes = rest, self.loops[lane].extent.limit
-            names.remove(lane)
+        around = [name for name, loop in self.loops.items() if loop.kind is LoopKind.VECTOR]
+        vectors = [name for name in around if name in kinds]
+        if vectors and (vectors[-1] != around[-1] or place.coefficient(vectors[-1]) != 1):
+            return None
+        lanes = self._steps(place, vectors)
+        starts = self._steps(place, [name for name in names if name not in vectors])
+        return {tuple(place.const + start + lane for lane in lanes) for start in starts}
+
+    def _steps(self, place: Index, names: Sequence[str]) -> list[int]:
+        """How far the iterations of these loops move a place."""
+        still = dict.fromkeys(map(str, place.names()), 0)
         ranges = [range(self.loops[name].extent.limit) for name in names]
-        return {(place.evaluate(dict(zip(names, at, strict=True))), lanes) for at in product(*ranges)}
+        return [
+            place.evaluate({**still, **dict(zip(names, at, strict=True))}) - place.const
+            for at in product(*ranges)
+        ]
 
 
 def _accesses(stmt: Stmt, around: _Around) -> Iterator[tuple[str, tuple[Index, ...], _Around]]:
@@ -127,9 +133,5 @@ def _accesses(stmt: Stmt, around: _Around) -> Iterator[tuple[str, tuple[Index, .
 
 def _disjoint(slots: set[_Slot]) -> bool:
     """Whether no two slots share an element."""
-    end = None
-    for first, lanes in sorted(slots):
-        if end is not None and first < end:
-            return False
-        end = first + max(1, lanes)
-    return True
+    elements = [element for slot in slots for element in slot]
+    return len(elements) == len(set(elements))

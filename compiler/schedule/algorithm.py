@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from compiler.errors import ScheduleError
 from compiler.schedule.apart import apart
 from compiler.schedule.copied_data import copied_data
+from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
@@ -27,6 +28,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "copied_data": copied_data,
     "panels": panels,
     "apart": apart,
+    "padded": padded,
 }
 
 

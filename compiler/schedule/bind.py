@@ -16,9 +16,9 @@ def bind(state: State, step: Bind) -> State:
     """`for i` → `parallel i`, `vector i`, `unrolled i`, `block i` or `thread i`.
 
     Legal on a serial loop: parallel on the outermost, spatial, of a stage that is not attached; vector on the
-    innermost (where it reduces, the lanes are combined into the one result after each vector); unrolled on any with at
-    most 64 iterations; block and thread as `check_grid` says. Which kinds a Target carries out is the code generator's
-    to say.
+    innermost (where it reduces, the lanes are combined into the one result after each vector), or on a spatial one
+    around a spatial vector, with which it makes one vector; unrolled on any with at most 64 iterations; block and
+    thread as `check_grid` says. Which kinds a Target carries out is the code generator's to say.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -66,9 +66,14 @@ def _check(stage: ScheduledStage, step: Bind) -> None:
     if step.kind is LoopKind.PARALLEL and (place != 0 or stage.attachment is not None):
         msg = f"{what} only the outermost loop of a stage that stands alone may be parallel"
         raise ScheduleError(msg)
-    if step.kind is LoopKind.VECTOR and place != len(stage.loops) - 1:
-        msg = f"{what} only the innermost loop may be a vector"
-        raise ScheduleError(msg)
+    inside = stage.loops[place + 1 :]
+    if step.kind is LoopKind.VECTOR and inside:
+        if len(inside) > 1 or inside[0].kind is not LoopKind.VECTOR:
+            msg = f"{what} only the innermost loop may be a vector, or the one around a vector"
+            raise ScheduleError(msg)
+        if loop.reduces or inside[0].reduces:
+            msg = f"{what} lanes of two loops cannot be summed up"
+            raise ScheduleError(msg)
     if step.kind is LoopKind.UNROLLED and loop.extent.limit > 64:
         msg = f"{what} {loop.extent.limit} copies of its body are too many; split it to 64 or fewer"
         raise ScheduleError(msg)

@@ -39,9 +39,9 @@ def cheapest_order(
     return min(orders, key=lambda name: sum(_cost(read, reads, orders[name], near) for read in reads))
 
 
-def tile_loops(axes: TileAxes, rows: int, vectors: int, order: str, block: int = 0) -> list[Loop]:
+def tile_loops(axes: TileAxes, rows: int, columns: int, order: str, block: int = 0) -> list[Loop]:
     """The loops over tiles under the order `outside`, `inside` or `block` (with its length), outermost first."""
-    panel = (axes.vector.name, -(-axes.vector.size // (axes.lanes * vectors)))
+    panel = (axes.vector.name, -(-axes.vector.size // columns))
     rest = [(a.name, a.size) for a in axes.others]
     if axes.row is not None:
         rest.append((axes.row.name, -(-axes.row.size // rows)))

@@ -13,7 +13,7 @@ from math import prod
 
 from compiler.scalar import loads
 from compiler.space.default_order import cheapest_order
-from compiler.space.register_tile import RegisterTile
+from compiler.space.register_tile import RegisterTile, TileShape, operand_registers
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
@@ -32,8 +32,10 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
-    rows, vectors = _tile(axes, tile.target.vector_registers - tile.between, tile.copies, streams=streams)
-    orders = tile.loops_by_order(rows, vectors)
+    lengths = (axes.lanes,) if streams else tile.lengths()
+    found = [(*_tile(tile, tile.shape({"lanes": n}), streams=streams), n) for n in lengths]
+    _, vectors, rows, lanes = min(found, key=lambda f: (f[0], -f[3]))
+    orders = tile.loops_by_order({"rows": rows, "vectors": vectors, "lanes": lanes})
     along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
     order = "inside" if along else cheapest_order(orders, tile.workload, anchor, tile.target)
     counts = [count for _, count in orders[order]]
@@ -43,7 +45,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     return {
         "rows": rows,
         "vectors": vectors,
-        "lanes": axes.lanes,
+        "lanes": lanes,
         "order": order,
         "reduce": 0,
         # A group of products is an unrolled loop already.
@@ -73,23 +75,26 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     return any(axes.vector.name in names and not around <= names for names in read)
 
 
-def _tile(axes: TileAxes, registers: int, copies: int, *, streams: bool) -> tuple[int, int]:
-    row_size = axes.row.size if axes.row is not None else 1
-    panels = -(-axes.vector.size // axes.lanes)
-    best: tuple[float, int, int] = (float("inf"), 1, 1)
-    for vectors in range(1, min(4, panels) + 1):
+def _tile(tile: RegisterTile, shape: TileShape, *, streams: bool) -> tuple[float, int, int]:
+    """Cycles of the whole output, vectors and rows of the best tile whose vectors are of the given shape."""
+    axes, registers = tile.axes, tile.target.vector_registers - tile.between
+    row_size = -(-axes.row.size // shape.groups) if axes.row is not None else 1
+    panels = -(-axes.vector.size // shape.columns)
+    best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
+    for vectors in range(1, min(5, panels) + 1):
         for rows in range(1, min(16, row_size) + 1):
-            tile = rows * vectors * copies
-            if (tile + vectors + 1 > registers and rows * vectors > 1) or (streams and tile > LATENCY):
+            area = rows * vectors * tile.copies
+            needed = area + operand_registers(rows, vectors * tile.copies, shape.groups)
+            fits = needed <= registers or rows * vectors == 1
+            if not fits or (streams and area > LATENCY):
                 continue
             cycles = sum(
-                n * m * _cycles(r, v * copies, streams=streams)
+                n * m * _cycles(r, v * tile.copies, shape.groups, streams=streams)
                 for r, n in _cuts(row_size, rows)
                 for v, m in _cuts(panels, vectors)
             )
-            best = min(best, (cycles, -rows * vectors, rows))
-    _, area, rows = best
-    return rows, -area // rows
+            best = min(best, (cycles, -rows * vectors, rows, vectors))
+    return best[0], best[3], best[2]
 
 
 def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
@@ -98,7 +103,7 @@ def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
     return [(extent, count) for extent, count in cuts if extent and count]
 
 
-def _cycles(rows: int, vectors: int, *, streams: bool) -> float:
+def _cycles(rows: int, vectors: int, groups: int, *, streams: bool) -> float:
     """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
-    ends = rows if streams else 0.5 * (rows + vectors)
-    return max(rows * vectors, LATENCY, rows + vectors) + ends
+    ends = rows if streams else 0.5 * (rows * groups + vectors)
+    return max(rows * vectors, LATENCY, groups * rows + vectors) + ends

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
+from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
@@ -55,6 +56,26 @@ class PanelPhases:
         return [self.algorithm, *copy, *tile.steps(values)]
 
 
+class PaddedPhases:
+    """What is read with a border of zeros is copied with that border, and then read (compiler/schedule/padded.py)."""
+
+    def __init__(self, workload: Workload, target: Target, threads: int) -> None:
+        """Rewrite the Workload."""
+        self.algorithm = Algorithm("padded", ())
+        self.workload = padded(workload, ())
+        self._target, self._threads = target, threads
+
+    @property
+    def product_stages(self) -> tuple[Stage, Stage]:
+        """The reduction over the copy, and the map after it."""
+        return self.workload.stages[1], self.workload.stages[2]
+
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """The copy, a vector map, then the tile."""
+        copy = map_steps(self.workload, self.workload.stages[0], self._target, self._threads)
+        return [self.algorithm, *copy, *tile.steps(values)]
+
+
 class ApartPhases:
     """The reduction is stored block by block, and then read by its map (compiler/schedule/apart.py).
 
@@ -75,16 +96,16 @@ class ApartPhases:
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The map in blocks, and the tile inside each."""
         store, last = tile.store.name, self.workload.stages[-1]
-        vector, lanes = tile.axes.vector.name, tile.lanes(values)
+        vector, shape = tile.axes.vector.name, tile.shape(values)
         steps: list[Step] = [
             self.algorithm,
-            Split(last.name, vector, number(values, "vectors") * lanes),
-            Split(last.name, f"{vector}.i", lanes),
+            Split(last.name, vector, number(values, "vectors") * shape.columns),
+            Split(last.name, f"{vector}.i", tile.axes.lanes),
         ]
         outer, inner = [f"{vector}.o"], [f"{vector}.i.o", f"{vector}.i.i"]
         row = next((a for a in last.axes if a == tile.axes.row), None)
         if row is not None:
-            block = min(ROW_TILES * number(values, "rows"), row.size)
+            block = min(ROW_TILES * number(values, "rows") * shape.groups, row.size)
             steps.append(Split(last.name, row.name, block))
             outer, inner = [*outer, f"{row.name}.o"], [f"{row.name}.i", *inner]
         outer[1:1] = [a.name for a in last.axes if a.name != vector and a != row]

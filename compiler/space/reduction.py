@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from compiler.errors import ScheduleError
+from compiler.schedule.padded import find_padding
 from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values
 from compiler.space.dot_phases import DotPhases, instructions
-from compiler.space.phases import ApartPhases, PanelPhases, Phases
+from compiler.space.phases import ApartPhases, PaddedPhases, PanelPhases, Phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.structure import gathers
@@ -19,7 +20,7 @@ from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-DIRECT, PANELS, APART = "direct", "panels", "apart"
+DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
 WORTH = 0.75
@@ -142,7 +143,9 @@ def _with_winograd(
 def _phases(
     workload: Workload, tile: RegisterTile, target: Target, threads: int
 ) -> Iterator[tuple[str, Phases]]:
-    """The algorithms that apply besides the direct one."""
+    """The algorithms that apply besides the direct one; a search begins with the last."""
+    if find_padding(workload) is not None:
+        yield PADDED, PaddedPhases(workload, target, threads)
     for m in winograd_tiles(workload):
         yield f"winograd{m}", WinogradPhases(workload, m, target)
     vector, lanes = tile.axes.vector, tile.axes.lanes

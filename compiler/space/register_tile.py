@@ -1,6 +1,7 @@
 """The register tile: a reduction and the map that follows it, computed tile by tile in vector registers.
 
-The output is cut into tiles of `rows` x `vectors` vectors. A tile's accumulators live in registers across the whole
+The output is cut into tiles of `rows` x `vectors` vectors. Where the vector axis fills its last vector badly, a vector
+holds half as many of its elements, of two neighbouring rows. A tile's accumulators live in registers across the whole
 reduction; the map is applied to them before they are stored, so that intermediate results never reach memory. Constant
 operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise convolution,
 pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of a recurrent
@@ -10,7 +11,7 @@ cell), a tile holds the same place of each of them.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
@@ -22,12 +23,20 @@ from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28)
-VECTORS = (1, 2, 3, 4, 6, 8)
+VECTORS = (1, 2, 3, 4, 5, 6, 8)
 BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28)
 UNROLLS = (1, 2, 3, 4, 8, 9, 16)
 MIN_LANES = 4
 UNROLLED_LIMIT = 320
 """Multiply-adds in the innermost body: more of them overflow the instruction caches and take long to compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """A vector of accumulators: so many neighbouring rows, each of so many columns."""
+
+    groups: int
+    columns: int
 
 
 class RegisterTile:
@@ -65,10 +74,10 @@ class RegisterTile:
         self.copies = math.prod(a.size for a in self.blocks)
 
     def knobs(self) -> tuple[Knob, ...]:
-        """rows, vectors, order, reduce, unroll; lanes where shorter vectors waste less; parallel with more threads."""
+        """rows, vectors, order, reduce, unroll; lanes where half a vector wastes less; parallel with more threads."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
-        vectors = -(-axes.vector.size // min(self._lengths()))
+        vectors = -(-axes.vector.size // min(self.lengths()))
         points = 1
         for a in self.anchor.reduce_axes:
             points *= a.size
@@ -79,8 +88,8 @@ class RegisterTile:
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))),
         ]
-        if len(self._lengths()) > 1:
-            found.append(Knob("lanes", self._lengths()))
+        if len(self.lengths()) > 1:
+            found.append(Knob("lanes", self.lengths()))
         if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
@@ -90,8 +99,11 @@ class RegisterTile:
         """Registers for what an instruction's template makes on the way to the sum, constants of it included."""
         return 0 if self.dot is None else len(self.dot[0].template) - 1
 
-    def _lengths(self) -> tuple[int, ...]:
-        """Vector lengths: the Target's, and half of it where that leaves fewer lanes empty at the edge."""
+    def lengths(self) -> tuple[int, ...]:
+        """Elements of the vector axis in a vector: all lanes, or half where that leaves fewer empty at the edge.
+
+        The other half of the lanes then has the next row.
+        """
         lanes, size = self.axes.lanes, self.axes.vector.size
         if self.dot is not None:
             return (lanes,)
@@ -104,8 +116,14 @@ class RegisterTile:
 
     def lanes(self, values: dict[str, Value]) -> int:
         """The vector length under the values of the knobs; one of the same name may belong to another algorithm."""
-        only = len(self._lengths()) == 1
+        only = len(self.lengths()) == 1
         return self.axes.lanes if only else number(values, "lanes", self.axes.lanes)
+
+    def shape(self, values: dict[str, Value]) -> TileShape:
+        """What a vector holds: all of its lanes are columns, or what `lanes` leaves are further rows."""
+        columns, row = self.lanes(values), self.axes.row
+        groups = self.axes.lanes // columns
+        return TileShape(groups if row is not None and row.size >= groups else 1, columns)
 
     def _orders(self) -> tuple[Value, ...]:
         """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
@@ -115,22 +133,27 @@ class RegisterTile:
         blocks = tuple(f"block{b}" for b in BLOCKS if b < outermost[0].size)
         return ("outside", "inside", *blocks)
 
-    def loops_by_order(self, rows: int, vectors: int) -> dict[str, list[Loop]]:
-        """The loops over tiles, outermost first, under each legal value of the knob `order`."""
+    def loops_by_order(self, values: dict[str, Value]) -> dict[str, list[Loop]]:
+        """The loops over tiles, outermost first, under each legal value of the knob `order` beside the given ones."""
         orders = {}
+        rows = number(values, "rows") * self.shape(values).groups
+        columns = number(values, "vectors") * self.shape(values).columns
         for name in map(str, self._orders()):
             block = int(name.removeprefix("block")) if name.startswith("block") else 0
-            if self._block_fits({"order": name, "rows": rows}):
-                orders[name] = tile_loops(self.axes, rows, vectors, name.rstrip("0123456789"), block)
+            if self._block_fits({**values, "order": name}):
+                orders[name] = tile_loops(self.axes, rows, columns, name.rstrip("0123456789"), block)
         return orders
 
     def legal(self, values: dict[str, Value]) -> bool:
-        """Accumulators, one vector of each operand and a broadcast fit in the registers; the body stays small."""
+        """Accumulators and operands fit in the registers; the body stays small."""
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
         tile = rows * vectors * self.copies
-        if tile + vectors + 1 + self.between > self.target.vector_registers and rows * vectors > 1:
+        groups, lanes = self.shape(values).groups, self.lanes(values)
+        needed = tile + operand_registers(rows, vectors * self.copies, groups) + self.between
+        if needed > self.target.vector_registers and rows * vectors > 1:
             return False
-        lanes = self.lanes(values)
+        if groups > 1 and self.axes.row is not None and (rows - 1) * groups >= self.axes.row.size:
+            return False
         if tile * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
             return False
         return self._block_fits(values)
@@ -139,30 +162,33 @@ class RegisterTile:
         order = str(values["order"])
         if not order.startswith("block") or self.axes.others or self.axes.row is None:
             return True
-        return int(order.removeprefix("block")) < -(-self.axes.row.size // number(values, "rows"))
+        rows = number(values, "rows") * self.shape(values).groups
+        return int(order.removeprefix("block")) < -(-self.axes.row.size // rows)
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
-        lanes = self.lanes(values)
-        steps = self._tile_output(number(values, "rows"), number(values, "vectors"), lanes)
+        groups, lanes = self.shape(values).groups, self.lanes(values)
+        steps = self._tile_output(number(values, "rows"), groups, number(values, "vectors"), lanes)
         outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
         steps += blocking
-        inner = [*([f"{self.axes.row.name}.i"] if self.axes.row is not None else []), *self._lane_loops()]
-        steps.append(Reorder(self.store.name, (*outer, *inner)))
+        vector, row = self.axes.vector.name, [] if self.axes.row is None else [f"{self.axes.row.name}.i"]
+        unrolled, lanes_of = [*row, f"{vector}.i.o"], [f"{vector}.i.i"]
+        if groups > 1:
+            unrolled, lanes_of = [f"{row[0]}.o", f"{vector}.i.o"], [f"{row[0]}.i", *lanes_of]
+        steps.append(Reorder(self.store.name, (*outer, *unrolled, *lanes_of)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
-        steps += self._tile_reduction(number(values, "reduce", 0), number(values, "unroll"), lanes)
-        steps += self._bind(outer, number(values, "parallel"), inner)
+        steps += self._tile_reduction(values)
+        steps += self._share(outer, number(values, "parallel"))
+        steps += _inner(self.store.name, unrolled, lanes_of)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
-    def _lane_loops(self) -> list[str]:
-        vector = self.axes.vector.name
-        return [f"{vector}.i.o", f"{vector}.i.i"]
-
-    def _tile_output(self, rows: int, vectors: int, lanes: int) -> list[Step]:
+    def _tile_output(self, rows: int, groups: int, vectors: int, lanes: int) -> list[Step]:
         vector = self.axes.vector.name
         steps: list[Step] = []
         if self.axes.row is not None:
-            steps.append(Split(self.store.name, self.axes.row.name, rows))
+            steps.append(Split(self.store.name, self.axes.row.name, rows * groups))
+            if groups > 1:
+                steps.append(Split(self.store.name, f"{self.axes.row.name}.i", groups))
         steps.append(Split(self.store.name, vector, vectors * lanes))
         steps.append(Split(self.store.name, f"{vector}.i", lanes))
         return steps
@@ -183,8 +209,13 @@ class RegisterTile:
         blocked = rest[0]
         return [f"{blocked}.o", panel, f"{blocked}.i", *rest[1:]], [Split(self.store.name, blocked, factor)]
 
-    def _tile_reduction(self, rotation: int, unroll: int, lanes: int) -> list[Step]:
-        """Order of the reduction's loops, and how many of its innermost iterations stand in the body."""
+    def _tile_reduction(self, values: dict[str, Value]) -> list[Step]:
+        """Order of the reduction's loops, and how many of its innermost iterations stand in the body.
+
+        Inside the body, what is loaded for the shorter side of the tile stays in registers.
+        """
+        rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
+        rotation, lanes, groups = number(values, "reduce", 0), self.lanes(values), self.shape(values).groups
         vector = self.axes.vector.name
         steps: list[Step] = [Split(self.anchor.name, vector, lanes)]
         names = [a.name for a in self.anchor.reduce_axes]
@@ -209,22 +240,21 @@ class RegisterTile:
             serial.append(f"{name}.o")
             unrolled.insert(0, f"{name}.i")
             break
-        row = [a.name for a in self.blocks] + ([self.axes.row.name] if self.axes.row is not None else [])
+        row = [self.axes.row.name] if self.axes.row is not None else []
+        lanes_of = [f"{vector}.i"]
+        if groups > 1:
+            steps.append(Split(self.anchor.name, row[0], groups))
+            row, lanes_of = [f"{row[0]}.o"], [f"{row[0]}.i", *lanes_of]
+        tile = [*row, f"{vector}.o"] if rows >= vectors else [f"{vector}.o", *row]
+        unrolled += [*(a.name for a in self.blocks), *tile]
         others = [a.name for a in self.axes.others]
-        steps.append(
-            Reorder(
-                self.anchor.name, (*others, *serial, *unrolled, *row, f"{vector}.o", *grouped, f"{vector}.i")
-            )
-        )
-        steps += [
-            Bind(self.anchor.name, name, LoopKind.UNROLLED) for name in (*unrolled, *row, f"{vector}.o")
-        ]
-        steps.append(Bind(self.anchor.name, f"{vector}.i", LoopKind.VECTOR))
+        steps.append(Reorder(self.anchor.name, (*others, *serial, *unrolled, *grouped, *lanes_of)))
+        steps += _inner(self.anchor.name, unrolled, lanes_of)
         if self.dot is not None:
             steps.append(Tensorize(self.anchor.name, grouped[0], self.dot[0].name))
         return steps
 
-    def _bind(self, outer: list[str], fused: int, inner: list[str]) -> list[Step]:
+    def _share(self, outer: list[str], fused: int) -> list[Step]:
         steps: list[Step] = []
         name = outer[0]
         for following in () if self._inside else outer[1 : min(fused, len(outer))]:
@@ -234,6 +264,18 @@ class RegisterTile:
             name = f"{name}*{following}"
         if not self._inside:
             steps.append(Bind(self.store.name, name, LoopKind.PARALLEL))
-        steps += [Bind(self.store.name, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
-        steps.append(Bind(self.store.name, inner[-1], LoopKind.VECTOR))
         return steps
+
+
+def operand_registers(rows: int, vectors: int, groups: int) -> int:
+    """What the multiply-adds of a tile need beside its accumulators.
+
+    The shorter side stays, the other passes by: a vector of columns, or what a vector of rows is put together from.
+    """
+    return min(rows, vectors) + (groups if rows >= vectors else 1)
+
+
+def _inner(stage: str, unrolled: list[str], lanes: list[str]) -> list[Step]:
+    """A stage's innermost loops; those over lanes are bound from the inside out."""
+    steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
+    return [*steps, *(Bind(stage, name, LoopKind.VECTOR) for name in reversed(lanes))]

@@ -11,6 +11,8 @@ from compiler.errors import ScheduleError
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
 from compiler.schedule.copied_data import TYPES, copied_data
+from compiler.schedule.padded import STAGE as PADDED
+from compiler.schedule.padded import find_padding, padded
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.schedule.winograd import find_convolution, winograd
 from compiler.space.dot_phases import copy_steps, instructions
@@ -18,6 +20,7 @@ from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
 from compiler.space.structure import tile_axes
+from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -52,9 +55,11 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
 
 
 def _source(workload: Workload) -> tuple[tuple[Algorithm, ...], Workload] | None:
-    """What the algorithm starts from: of bytes a copy that is padded, channels last; None where there is none."""
+    """What the algorithm starts from: a copy of what is padded, of bytes channels last; None where there is none."""
     if workload.stages[0].dtype.is_float:
-        return (), workload
+        if find_padding(workload) is None:
+            return (), workload
+        return (Algorithm("padded", ()),), padded(workload, ())
     copy = Algorithm("copied_data", (TYPES.index(DType.U8), _GROUP))
     try:
         return (copy,), copied_data(workload, copy.parameters)
@@ -112,8 +117,16 @@ class WinogradPhases:
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """Both transforms, and the tile of the products between them."""
-        copies = copy_steps(self.workload, self._target) if len(self.algorithms) > 1 else []
-        return [*self.algorithms, *copies, *self._before(), *tile.steps(values), *self._after()]
+        return [*self.algorithms, *self._copy(), *self._before(), *tile.steps(values), *self._after()]
+
+    def _copy(self) -> list[Step]:
+        """What tiles overlap in is padded once; for all cores, which suits any number of threads."""
+        if len(self.algorithms) == 1:
+            return []
+        copy = self.workload.stages[0]
+        if copy.name == PADDED:
+            return map_steps(self.workload, copy, self._target, self._target.cores)
+        return copy_steps(self.workload, self._target)
 
     def _before(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""

@@ -59,6 +59,18 @@ def convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1) -> Wo
     return anchored((size, size, oc), (kernel, kernel, ic), "sum", body, operands, finish)
 
 
+def padded_convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1) -> Workload:
+    """Channels-last, with zeros around the image, which are tested for."""
+    pad = (kernel - 1) // 2
+    rows = [Index.of(f"s{d}") * stride + f"r{d}" - pad for d in range(2)]
+    inside = Load("x0", (*rows, Index.of("r2")))
+    data = Guard(tuple(Bound(row, 0, size) for row in rows), inside, Const(0.0))
+    body = apply("mul", data, Load("c0", at("s2", "r2", "r0", "r1")))
+    operands = (operand("x0", size, size, ic), operand("c0", oc, ic, kernel, kernel, constant=True))
+    out = (size + 2 * pad - kernel) // stride + 1
+    return anchored((out, out, oc), (kernel, kernel, ic), "sum", body, operands)
+
+
 def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
     """A grouped 3x3 convolution: `ic` and `oc` channels in all."""
     per_in, per_out = ic // groups, oc // groups
@@ -333,6 +345,7 @@ def centred(points: int) -> Workload:
 KINDS: dict[str, Workload] = {
     "convolution": convolution(7, 12, 37, 3),
     "convolution_strided": convolution(5, 3, 20, 3, 2),
+    "convolution_padded": padded_convolution(6, 3, 12, 5),
     "pointwise": convolution(9, 27, 50, 1),
     "grouped": grouped(6, 3, 12, 18),
     "depthwise": depthwise(7, 35),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from compiler.loop.ir import LoopKind
 from compiler.pipeline import build_kernel, build_nest
 from compiler.schedule.algorithm import REWRITES
 from compiler.schedule.cook_toom import cook_toom, whole
+from compiler.schedule.padded import BUFFER, find_padding, padded
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.winograd import find_convolution, winograd
 from compiler.space.rules import build_space
@@ -22,7 +24,15 @@ from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.integers import full_range, integer_convolution
-from tests.compiler.workloads import KINDS, convolution, depthwise, grouped, matmul, random_operands
+from tests.compiler.workloads import (
+    KINDS,
+    convolution,
+    depthwise,
+    grouped,
+    matmul,
+    padded_convolution,
+    random_operands,
+)
 
 
 @pytest.mark.parametrize(("m", "r"), [(1, 3), (2, 3), (3, 3), (4, 3), (2, 5), (4, 4)])
@@ -53,6 +63,24 @@ def test_the_rewritten_workload_is_equivalent(m: int, size: int) -> None:
     transformed = {n: t.apply(operands[n].astype(np.float64)) for n, t in rewritten.transforms.items()}
     got = reference_outputs(rewritten, {**operands, **transformed})["y0"]
     np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rewrite", [lambda w: w, lambda w: winograd(w, (2,))])
+def test_padding_is_copied_first(rewrite: Callable[[Workload], Workload]) -> None:
+    workload = padded_convolution(5, 3, 4, 3)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    rewritten = rewrite(padded(workload, ()))
+    transformed = {n: t.apply(operands[n].astype(np.float64)) for n, t in rewritten.transforms.items()}
+    got = reference_outputs(rewritten, {**operands, **transformed})["y0"]
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+    assert find_padding(rewritten) is None
+    assert next(t for t in rewritten.temporaries if t.name == BUFFER).sizes == (7, 7, 3)
+
+
+def test_only_padding_with_zeros_is_copied() -> None:
+    with pytest.raises(ScheduleError, match="padded with zeros"):
+        padded(convolution(5, 3, 4, 3), ())
 
 
 @pytest.mark.parametrize(

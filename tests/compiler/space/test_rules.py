@@ -12,7 +12,7 @@ from compiler.space.rules import build_space
 from compiler.space.space import number
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
-from tests.compiler.workloads import KINDS, convolution, lstm_cell, matmul, product
+from tests.compiler.workloads import KINDS, convolution, lstm_cell, matmul, padded_convolution, product
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -35,7 +35,16 @@ def test_a_tile_never_needs_more_registers_than_the_target_has() -> None:
             rows, vectors = values["rows"], values["vectors"]
             assert isinstance(rows, int)
             assert isinstance(vectors, int)
-            assert rows * vectors + vectors < target.vector_registers
+            assert rows * vectors + min(rows, vectors) < target.vector_registers
+
+
+@pytest.mark.parametrize(("channels", "lanes"), [(20, 4), (12, 4), (24, 8), (37, 8)])
+def test_channels_that_fill_half_a_vector_better_share_it_with_the_next_row(
+    channels: int, lanes: int
+) -> None:
+    space = build_space(padded_convolution(16, 12, channels, 3), PRESETS["x86-64-v3"], 1)
+    values = space.values(space.default)
+    assert number(values, "lanes", 8) == lanes
 
 
 def test_a_block_never_has_more_threads_than_the_target_allows() -> None:

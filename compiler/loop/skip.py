@@ -1,0 +1,100 @@
+"""Skip: what only adds zero is not done.
+
+Where a sum's term is zero outside of some bounds (a padded window), the test moves from the term to the loop around it:
+
+    for r: for c: t[i] += (x[i + r - 1, c] if 0 <= i + r - 1 < n else 0) * k[r, c]
+    →  for r: if 0 <= i + r - 1 < n: for c: t[i] += x[i + r - 1, c] * k[r, c]
+
+A test that differs between the elements of a tile (unrolled or vector loops that the sum's place moves with) stays, and
+so does one that fails at the end alone (compiler.loop.peel). What padding is multiplied by does not matter then, not
+even where it is infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import assert_never
+
+from compiler.loop.ir import Block, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
+from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, rewrite
+from compiler.symbol import ranges_of
+
+_NOTHING = Block(())
+_TILE = (LoopKind.VECTOR, LoopKind.UNROLLED)
+
+
+def skip(nest: LoopNest) -> LoopNest:
+    """Move every test that can be moved."""
+    body = _skip(nest.body, ranges_of(nest.symbols), frozenset())
+    return nest if body is nest.body else replace(nest, body=body)
+
+
+def _skip(stmt: Stmt, ranges: Mapping[str, int], tile: Set[str]) -> Stmt:
+    """`tile`: names of the vector and unrolled loops around, and of what is computed from them."""
+    match stmt:
+        case For(var, extent, kind, body):
+            inner = {**ranges, var: extent.limit}
+            new = _skip(body, inner, tile | {var} if kind in _TILE else tile)
+            return stmt if new is body else _around(var, new, lambda inner: For(var, extent, kind, inner))
+        case Let(var, value, size, body):
+            new = _skip(body, {**ranges, var: size}, tile | {var} if value.names() & tile else tile)
+            return stmt if new is body else _around(var, new, lambda inner: Let(var, value, size, inner))
+        case If(c, then, otherwise):
+            a, b = _skip(then, ranges, tile), _skip(otherwise, ranges, tile)
+            return stmt if a is then and b is otherwise else If(c, a, b)
+        case Store():
+            return _tested(stmt, ranges, tile)
+        case Block(statements):
+            new_statements = tuple(_skip(s, ranges, tile) for s in statements)
+            same = all(a is b for a, b in zip(new_statements, statements, strict=True))
+            return stmt if same else block(*new_statements)
+        case _:
+            assert_never(stmt)
+
+
+def _around(var: str, body: Stmt, loop: Callable[[Stmt], Stmt]) -> Stmt:
+    """The loop, inside those tests of its body that it does not move."""
+    if isinstance(body, If) and body.otherwise == _NOTHING and var not in body.condition.index.names():
+        return If(body.condition, _around(var, body.then, loop), _NOTHING)
+    return loop(body)
+
+
+def _tested(store: Store, ranges: Mapping[str, int], tile: Set[str]) -> Stmt:
+    """The store inside the tests without which its term is zero; those of its own loops stand innermost."""
+    place = Load(store.buffer, store.indices)
+    match store.value:
+        case Apply("add", (Load() as old, term)) if old == place:
+            pass
+        case _:
+            return store
+    moved = tile & {str(name) for index in store.indices for name in index.names()}
+    taken = [b for b in _needed(term) if not b.index.names() & moved and _pads_in_front(b, ranges)]
+    if not taken:
+        return store
+    rest = rewrite(term, lambda e: _without(e, taken) if isinstance(e, Guard) else None)
+    new: Stmt = Store(store.buffer, store.indices, Apply("add", (place, rest)))
+    for bound in taken:
+        new = If(bound, new, _NOTHING)
+    return new
+
+
+def _pads_in_front(bound: Bound, ranges: Mapping[str, int]) -> bool:
+    """Whether the index comes from below; where it only runs past the end, the last iteration is peeled."""
+    return bound.index.names() <= ranges.keys() and bound.index.bounds(ranges)[0] < bound.low
+
+
+def _needed(term: Expr) -> tuple[Bound, ...]:
+    """Bounds outside of which a term is zero."""
+    match term:
+        case Guard(bounds, _, Const(value)) if value == 0:
+            return bounds
+        case Apply("mul", (first, second)):
+            return (*_needed(first), *_needed(second))
+        case _:
+            return ()
+
+
+def _without(guard: Guard, taken: Sequence[Bound]) -> Expr:
+    rest = tuple(b for b in guard.bounds if b not in taken)
+    return Guard(rest, guard.inside, guard.outside) if rest else guard.inside

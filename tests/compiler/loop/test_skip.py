@@ -1,0 +1,79 @@
+"""Skip: padded taps are not computed, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.index import Index
+from compiler.loop.ir import Extent, For, If, LoopKind, LoopNest, Stmt, Store, walk_statements
+from compiler.loop.simplify import simplify
+from compiler.loop.skip import skip
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, walk
+from compiler.schedule.lower import lower
+from compiler.schedule.primitives import replay
+from compiler.schedule.schedule import Schedule
+from tests.compiler.execute import relative_error
+from tests.compiler.loop.test_loop_passes import run
+from tests.compiler.workloads import convolution, padded_convolution, random_operands
+
+
+def nest_of(value: Expr, kind: LoopKind = LoopKind.SERIAL) -> LoopNest:
+    """`for i < 8: for r < 3: for c < 4: t[i] = value`."""
+    body: Stmt = Store("t", (Index.of("i"),), value)
+    for name, size, own in (("c", 4, LoopKind.SERIAL), ("r", 3, LoopKind.SERIAL), ("i", 8, kind)):
+        body = For(name, Extent(size), own, body)
+    return LoopNest("nest", (), body)
+
+
+def summed(guard: Guard) -> Expr:
+    return apply("add", Load("t", (Index.of("i"),)), apply("mul", guard, Load("k", (Index.of("r"),))))
+
+
+def tap(low: int = -1, outside: float = 0.0) -> Guard:
+    index = Index.of("i") + "r" + low
+    return Guard((Bound(index, 0, 8),), Load("x", (index, Index.of("c"))), Const(outside))
+
+
+def test_the_test_goes_around_the_loops_that_do_not_move_it() -> None:
+    found = skip(nest_of(summed(tap()))).body
+    assert isinstance(found, For)
+    assert isinstance(found.body, For)
+    assert isinstance(found.body.body, If)
+    assert not [
+        e
+        for s in walk_statements(found)
+        if isinstance(s, Store)
+        for e in walk(s.value)
+        if isinstance(e, Guard)
+    ]
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        nest_of(summed(tap()), LoopKind.UNROLLED),
+        nest_of(summed(tap(outside=1.0))),
+        nest_of(summed(tap(low=0))),
+        nest_of(apply("max", Load("t", (Index.of("i"),)), tap())),
+    ],
+    ids=["within a tile", "not zero", "at the end alone", "not a sum"],
+)
+def test_other_tests_stay_where_they_are(nest: LoopNest) -> None:
+    assert skip(nest) is nest
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_result_is_kept(stride: int) -> None:
+    workload = padded_convolution(6, 3, 4, 5, stride)
+    nest = simplify(lower(replay(workload, Schedule(())), "nest"))
+    skipped = skip(nest)
+    assert any(isinstance(s, If) for s in walk_statements(skipped.body))
+    assert skip(skipped) is skipped
+    expected = reference_outputs(workload, random_operands(workload))["y0"]
+    assert relative_error(run(skipped, workload), expected) < 1e-5
+
+
+def test_without_padding_there_is_nothing_to_skip() -> None:
+    nest = simplify(lower(replay(convolution(5, 3, 4, 3), Schedule(())), "nest"))
+    assert skip(nest) is nest
