@@ -36,7 +36,9 @@ def task_share(task: Task, space: SearchSpace) -> TaskShare:
     """The scheduler's first guess of a Task's time, from operations and bytes, and where its search starts."""
     workload = task.workload
     moved = sum(o.size_bytes for o in (*workload.operands, *workload.outputs))
-    return TaskShare(task.weight, max(workload.operations, moved * _OPERATIONS_PER_BYTE), 1 + len(space.starts))
+    return TaskShare(
+        task.weight, max(workload.operations, moved * _OPERATIONS_PER_BYTE), 1 + len(space.starts)
+    )
 
 
 def load_run(

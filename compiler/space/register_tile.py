@@ -16,6 +16,7 @@ from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step, Tensorize
 from compiler.space.default_order import Loop, tile_loops
+from compiler.space.depth import blocked_steps, depths
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
@@ -63,9 +64,10 @@ class RegisterTile:
         mapped = {a.name for a in store.axes}
         self.blocks = tuple(a for a in anchor.axes if a.name not in mapped)
         self.copies = math.prod(a.size for a in self.blocks)
+        self._depths = depths(self)
 
     def knobs(self) -> tuple[Knob, ...]:
-        """rows, vectors, order, reduce, unroll; lanes where shorter vectors waste less; parallel with more threads."""
+        """rows, vectors, order, reduce, unroll; depth, lanes and parallel where there is a choice."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
         vectors = -(-axes.vector.size // min(self._lengths()))
@@ -79,6 +81,8 @@ class RegisterTile:
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))),
         ]
+        if len(self._depths) > 1:
+            found.append(Knob("depth", self._depths))
         if len(self._lengths()) > 1:
             found.append(Knob("lanes", self._lengths()))
         if self.threads > 1 and not self._inside:
@@ -133,7 +137,14 @@ class RegisterTile:
         lanes = self.lanes(values)
         if tile * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
             return False
+        if self._depth(values) < self._depths[-1]:
+            return values["order"] == "outside" and unroll <= self._depth(values)
         return self._block_fits(values)
+
+    def _depth(self, values: dict[str, Value]) -> int:
+        """Products per block of the sum; one of the same name may belong to another algorithm."""
+        whole = self._depths[-1]
+        return number(values, "depth", whole) if len(self._depths) > 1 else whole
 
     def _block_fits(self, values: dict[str, Value]) -> bool:
         order = str(values["order"])
@@ -143,6 +154,8 @@ class RegisterTile:
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
+        if self._depth(values) < self._depths[-1]:
+            return blocked_steps(self, values)
         lanes = self.lanes(values)
         steps = self._tile_output(number(values, "rows"), number(values, "vectors"), lanes)
         outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
@@ -150,7 +163,10 @@ class RegisterTile:
         inner = [*([f"{self.axes.row.name}.i"] if self.axes.row is not None else []), *self._lane_loops()]
         steps.append(Reorder(self.store.name, (*outer, *inner)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
-        steps += self._tile_reduction(number(values, "reduce", 0), number(values, "unroll"), lanes)
+        rotation, sums = number(values, "reduce", 0), [(a.name, a.size) for a in self.anchor.reduce_axes]
+        others = [a.name for a in self.axes.others]
+        sums = [*sums[rotation:], *sums[:rotation]]
+        steps += self.tile_reduction(self.anchor.name, sums, others, number(values, "unroll"), lanes)
         steps += self._bind(outer, number(values, "parallel"), inner)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
@@ -183,45 +199,42 @@ class RegisterTile:
         blocked = rest[0]
         return [f"{blocked}.o", panel, f"{blocked}.i", *rest[1:]], [Split(self.store.name, blocked, factor)]
 
-    def _tile_reduction(self, rotation: int, unroll: int, lanes: int) -> list[Step]:
-        """Order of the reduction's loops, and how many of its innermost iterations stand in the body."""
+    def tile_reduction(
+        self, stage: str, sums: list[tuple[str, int]], others: list[str], unroll: int, lanes: int
+    ) -> list[Step]:
+        """How a stage computes a tile.
+
+        `sums`: its loops that reduce, outermost first, and their sizes; `unroll` of their iterations stand in the body.
+        `others`: its loops around those, of one iteration each.
+        """
         vector = self.axes.vector.name
-        steps: list[Step] = [Split(self.anchor.name, vector, lanes)]
-        names = [a.name for a in self.anchor.reduce_axes]
-        sizes = {a.name: a.size for a in self.anchor.reduce_axes}
-        names = names[rotation:] + names[:rotation]
+        steps: list[Step] = [Split(stage, vector, lanes)]
+        serial, sizes = [name for name, _ in sums], dict(sums)
         grouped: list[str] = []
         if self.dot is not None:
             entry, axis = self.dot
-            steps.append(Split(self.anchor.name, axis, entry.group))
-            names[names.index(axis)] = f"{axis}.o"
+            steps.append(Split(stage, axis, entry.group))
+            serial[serial.index(axis)] = f"{axis}.o"
             sizes[f"{axis}.o"] = sizes[axis] // entry.group
             grouped = [f"{axis}.i"]
         unrolled: list[str] = []
-        serial = list(names)
         while serial and unroll > 1:
             name = serial.pop()
             if sizes[name] <= unroll:
                 unrolled.insert(0, name)
                 unroll //= sizes[name]
                 continue
-            steps.append(Split(self.anchor.name, name, unroll))
+            steps.append(Split(stage, name, unroll))
             serial.append(f"{name}.o")
             unrolled.insert(0, f"{name}.i")
             break
         row = [a.name for a in self.blocks] + ([self.axes.row.name] if self.axes.row is not None else [])
-        others = [a.name for a in self.axes.others]
-        steps.append(
-            Reorder(
-                self.anchor.name, (*others, *serial, *unrolled, *row, f"{vector}.o", *grouped, f"{vector}.i")
-            )
-        )
-        steps += [
-            Bind(self.anchor.name, name, LoopKind.UNROLLED) for name in (*unrolled, *row, f"{vector}.o")
-        ]
-        steps.append(Bind(self.anchor.name, f"{vector}.i", LoopKind.VECTOR))
+        inner = (*unrolled, *row, f"{vector}.o")
+        steps.append(Reorder(stage, (*others, *serial, *inner, *grouped, f"{vector}.i")))
+        steps += [Bind(stage, name, LoopKind.UNROLLED) for name in inner]
+        steps.append(Bind(stage, f"{vector}.i", LoopKind.VECTOR))
         if self.dot is not None:
-            steps.append(Tensorize(self.anchor.name, grouped[0], self.dot[0].name))
+            steps.append(Tensorize(stage, grouped[0], self.dot[0].name))
         return steps
 
     def _bind(self, outer: list[str], fused: int, inner: list[str]) -> list[Step]:
