@@ -63,18 +63,18 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "depth": depth,
         "reduce": 0,
         # A group of products is an unrolled loop already.
-        "unroll": _unroll(anchor, streams=streams) if tile.dot is None else 1,
+        "unroll": _unroll(tile, streams=streams) if tile.dot is None else 1,
         "parallel": parallel,
     }
 
 
-def _unroll(anchor: Stage, *, streams: bool) -> int:
+def _unroll(tile: RegisterTile, *, streams: bool) -> int:
     """A whole window where it is small, else some of the innermost loop, if possible so that none is left over."""
-    sizes = [a.size for a in anchor.reduce_axes]
+    sizes = [a.size for a in tile.anchor.reduce_axes]
     if streams and prod(sizes) <= WHOLE_WINDOW:
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
-        return prod(sizes[-1:])
+        return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
     wanted = (8, 4, 3, 2) if sizes[-1] >= LONG else (4, 3, 2)
     return next((u for u in wanted if sizes[-1] % u == 0), 4)
 

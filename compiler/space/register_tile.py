@@ -71,15 +71,12 @@ class RegisterTile:
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
         vectors = -(-axes.vector.size // min(self._lengths()))
-        points = 1
-        for a in self.anchor.reduce_axes:
-            points *= a.size
         found = [
             Knob("rows", tuple(r for r in ROWS if r <= row_size)),
             Knob("vectors", tuple(v for v in VECTORS if v <= vectors)),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),
-            Knob("unroll", tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))),
+            Knob("unroll", self.unrolls),
         ]
         if len(self._depths) > 1:
             found.append(Knob("depth", self._depths))
@@ -88,6 +85,12 @@ class RegisterTile:
         if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
+
+    @property
+    def unrolls(self) -> tuple[int, ...]:
+        """How many iterations of the reduction may stand in the body, ascending."""
+        points = math.prod(a.size for a in self.anchor.reduce_axes)
+        return tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))
 
     @property
     def between(self) -> int:
