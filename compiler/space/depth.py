@@ -13,6 +13,7 @@ as the sum is long, is too large for the second cache.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from compiler.loop.ir import LoopKind
@@ -36,7 +37,7 @@ def depths(tile: RegisterTile) -> tuple[int, ...]:
     Only plain products have blocks: one axis of rows, one that is summed, one map.
     """
     sums = tile.anchor.reduce_axes
-    whole = sums[0].size if sums else 1
+    whole = prod(a.size for a in sums)
     plain = tile.axes.row is not None and not tile.axes.others and len(sums) == 1 and tile.dot is None
     alone = tile.workload.stages == (tile.anchor, tile.store) and not tile.blocks
     if not (plain and alone) or tile.axes.row is None or tile.axes.row.size < MIN_ROWS:

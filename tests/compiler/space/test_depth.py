@@ -11,8 +11,11 @@ from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_kernel
 from compiler.runtime.loader import LoadedKernel
 from compiler.schedule.steps import RFactor
+from compiler.space.default_tile import default_values
+from compiler.space.depth import depths
+from compiler.space.register_tile import RegisterTile
 from compiler.space.rules import build_space
-from compiler.space.space import SearchSpace, Value
+from compiler.space.space import SearchSpace, Value, number
 from compiler.symbol import Symbol
 from compiler.target import native_target
 from compiler.workload.specialise import specialise
@@ -93,3 +96,13 @@ def test_blocks_serve_any_number_of_rows(threads: int) -> None:
             assert stored_error(static, got, reference_outputs(static, operands)) < 1e-5
     finally:
         loaded.close()
+
+
+def test_a_window_is_summed_whole_and_no_more_loops_are_shared_than_there_are_threads_for() -> None:
+    workload = convolution(28, 16, 32, 3)
+    tile = RegisterTile(workload, *workload.stages, native_target(), 2)
+    assert depths(tile) == (9 * 16,)
+    values = default_values(tile)
+    assert values["depth"] == 9 * 16
+    outer = tile.loops_by_order(number(values, "rows"), number(values, "vectors"))[str(values["order"])]
+    assert number(values, "parallel") < len(outer)
