@@ -9,42 +9,53 @@ _RESERVE_SHARE = 0.25
 
 
 class Deadline:
-    """Trials and comparisons against a limit of seconds (None: without limit), at the pace measured so far."""
+    """Trials and comparisons against a limit of seconds (None: without limit), at the pace measured so far.
+
+    Children start and libraries load in the first batch: it tells little of the pace, and the next ones replace it.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         """Start without a pace."""
         self._seconds = seconds
-        self._trials = 0
-        self._longest_batch_s = 0.0
+        self._batches: list[tuple[int, float, float]] = []
         self._comparisons_s: list[float] = []
 
     def affordable_trials(self, elapsed_s: float, pending: int) -> float:
-        """Trials that fit in the time left, with `pending` final comparisons kept in reserve."""
-        if self._seconds is None:
+        """Trials that fit in the time left, with `pending` final comparisons kept in reserve.
+
+        After the first batch at least another one of its size, while more than the largest reserve is left.
+        """
+        if self._seconds is None or not self._batches:
             return math.inf
-        pace_s = elapsed_s / self._trials if self._trials else 0.0
         reserve_s = min(pending * self._comparison_s, _RESERVE_SHARE * self._seconds)
-        left_s = self._seconds - reserve_s - elapsed_s
-        if left_s <= 0:
-            return 0
-        return math.floor(left_s / pace_s) if pace_s > 0 else math.inf
+        left_s = self._seconds - elapsed_s
+        fitting = max(0, math.floor((left_s - reserve_s) / self._pace_s(elapsed_s)))
+        if len(self._batches) == 1 and left_s >= _RESERVE_SHARE * self._seconds:
+            return max(fitting, self._batches[0][0])
+        return fitting
 
     def allows_comparison(self, elapsed_s: float) -> bool:
         """Whether another final comparison ends in time."""
         return self._seconds is None or elapsed_s + self._comparison_s <= self._seconds
 
-    def measured(self, trials: int, seconds: float) -> None:
-        """Note how long a batch took."""
-        self._trials += trials
-        self._longest_batch_s = max(self._longest_batch_s, seconds)
+    def measured(self, trials: int, start_s: float, end_s: float) -> None:
+        """Note a batch, and when it started and ended."""
+        self._batches.append((trials, start_s, end_s))
 
     def compared(self, seconds: float) -> None:
         """Note how long a final comparison took."""
         self._comparisons_s.append(seconds)
+
+    def _pace_s(self, elapsed_s: float) -> float:
+        """Seconds per trial since the end of the first batch, search included; of the first one before that."""
+        (first, _, first_end_s), *later = self._batches
+        if not later:
+            return max(elapsed_s / first, 1e-9)
+        return max((elapsed_s - first_end_s) / sum(trials for trials, _, _ in later), 1e-9)
 
     @property
     def _comparison_s(self) -> float:
         """Mean of those held; before the first, it is taken to be as long as the longest batch."""
         if self._comparisons_s:
             return sum(self._comparisons_s) / len(self._comparisons_s)
-        return self._longest_batch_s
+        return max((end_s - start_s for _, start_s, end_s in self._batches[1:] or self._batches), default=0.0)

@@ -32,11 +32,13 @@ def default_space(task: Task) -> SearchSpace:
     return build_space(task.workload, task.target, task.threads)
 
 
-def task_share(task: Task) -> TaskShare:
-    """The scheduler's first guess of a Task's time, from operations and bytes."""
+def task_share(task: Task, space: SearchSpace) -> TaskShare:
+    """The scheduler's first guess of a Task's time, from operations and bytes, and where its search starts."""
     workload = task.workload
     moved = sum(o.size_bytes for o in (*workload.operands, *workload.outputs))
-    return TaskShare(task.weight, max(workload.operations, moved * _OPERATIONS_PER_BYTE))
+    return TaskShare(
+        task.weight, max(workload.operations, moved * _OPERATIONS_PER_BYTE), 1 + len(space.starts)
+    )
 
 
 def load_run(

@@ -30,7 +30,7 @@ from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
 from tuner.search.strategies import RANKED
 from tuner.task import Task
 from tuner.task_run import TaskRun
-from tuner.task_scheduler.gradient import GradientScheduler
+from tuner.task_scheduler.gradient import GradientScheduler, TaskShare
 from tuner.workbench import Workbench
 
 __all__ = ["Event", "SessionOptions", "SessionResult", "TaskResult", "TuningSession"]
@@ -83,10 +83,8 @@ class TuningSession:
         self._bench = Workbench(builder, runner, self._clock)
         model = cost_model or _default_model(options) if options.strategy in RANKED else None
         self._learner = Learner(model, self._clock)
-        self._scheduler = GradientScheduler(
-            [task_share(task) for task in tasks], options.trials, options.batch_size, options.patience
-        )
         self._runs: list[TaskRun] = []
+        self._scheduler = self._schedule([])
 
     def run(self) -> SessionResult:
         """Tune until the budget, the patience or the caller ends it.
@@ -114,14 +112,22 @@ class TuningSession:
         with self._clock.phase("store"):
             records = self._log.records([task.key for task in self._tasks])
             trials = [self._log.trials(task.key, KNOWN_LIMIT) for task in self._tasks]
-        for place, (task, known) in enumerate(zip(self._tasks, trials, strict=True)):
+        shares = []
+        for task, known in zip(self._tasks, trials, strict=True):
             with self._clock.phase("search"):
-                record, scorer = records.get(task.key), self._learner.scorer(task)
-                run = load_run(task, self._spaces(task), record, known, self._options, scorer)
+                record, scorer, space = records.get(task.key), self._learner.scorer(task), self._spaces(task)
+                run = load_run(task, space, record, known, self._options, scorer)
+            shares.append(task_share(task, space))
             self._runs.append(run)
             self._learner.observe(task, run.known)
+        self._scheduler = self._schedule(shares)
+        for place in range(len(self._tasks)):
             self._replay(place)
         self._learner.train_if_due()
+
+    def _schedule(self, shares: Sequence[TaskShare]) -> GradientScheduler:
+        options = self._options
+        return GradientScheduler(shares, options.trials, options.batch_size, options.patience)
 
     def _replay(self, place: int) -> None:
         """Show the scheduler the log's trials in batches, and leave out a Task of which enough is known."""
@@ -161,7 +167,7 @@ class TuningSession:
         """Measure a batch, make it durable, learn from it."""
         start_s = self._clock.elapsed_s
         results = self._bench.measure(run.task, candidates)
-        self._deadline.measured(len(candidates), self._clock.elapsed_s - start_s)
+        self._deadline.measured(len(candidates), start_s, self._clock.elapsed_s)
         batch = list(zip(candidates, results, strict=True))
         device, seed = self._bench.device, self._options.measure.seed
         with self._clock.phase("store"):

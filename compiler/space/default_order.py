@@ -1,7 +1,10 @@
-"""The analytic default of the order of loops over tiles: the one that fetches the fewest bytes from far away.
+"""The analytic default of the order of loops over tiles: the one under which memory keeps up with the multiply-adds.
 
-What an operand's elements cost is counted loop by loop. A loop that the operand does not depend on reads it again; if
-all that is touched within one iteration fits in half the second cache, that costs NEAR of a fetch from beyond it.
+A tile takes the time of its multiply-adds, or of the bytes that it needs and the tile before it did not, whichever
+is longer: fetching is hidden behind arithmetic, as long as it is spread over the tiles. An operand's slice is fetched
+where a loop that it depends on moves, or one around that. It comes from the second cache where all that is touched
+within one iteration of the loop that asks for it again fits in half of that cache, else from beyond. Results that are
+stored in runs far apart cost whole bursts.
 """
 
 from __future__ import annotations
@@ -15,28 +18,58 @@ from compiler.space.structure import TileAxes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
-NEAR = 0.3
-"""Cost of a byte from the second cache, where one from beyond it costs 1."""
+FAR, NEAR = 1 / 6, 1 / 24
+"""Cycles per byte from beyond the second cache, and from it."""
+BURST = 256
+"""Bytes that a run in another page costs at least."""
+OPEN = 0.1
+"""Share of the time of fetching that is never hidden: it settles what is equal otherwise."""
 
 Loop = tuple[str, int]
 """The axis that a loop runs over (or part of it), and its trip count."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """An operand of the reduction: the axes that it depends on, and its bytes."""
+class _Access:
+    """An operand of the reduction, or the result: the axes that it depends on, and its bytes."""
 
     axes: frozenset[str]
     size_bytes: int
 
 
-def cheapest_order(
-    orders: Mapping[str, Sequence[Loop]], workload: Workload, anchor: Stage, target: Target
-) -> str:
-    """The name of the order, loops outermost first, with the least traffic; the first of equals."""
-    reads = _reads(workload, anchor)
+@dataclass(frozen=True, slots=True)
+class TileTraffic:
+    """What orders are judged by.
+
+    Attributes:
+        reads: operands of the reduction.
+        result: what is stored.
+        panel: the axis of the vectors.
+        near: bytes that stay in the second cache.
+        rows: of a tile.
+        cycles: of its multiply-adds.
+    """
+
+    reads: tuple[_Access, ...]
+    result: _Access
+    panel: str
+    near: int
+    rows: int
+    cycles: float
+
+
+def tile_traffic(
+    workload: Workload, anchor: Stage, store: Stage, axes: TileAxes, target: Target, rows: int, cycles: float
+) -> TileTraffic:
+    """Of tiles of a reduction that another stage stores."""
+    result = _Access(frozenset(a.name for a in store.axes), workload.buffers[store.target].size_bytes)
     near = target.l2_bytes // 2
-    return min(orders, key=lambda name: sum(_cost(read, reads, orders[name], near) for read in reads))
+    return TileTraffic(_reads(workload, anchor), result, axes.vector.name, near, rows, cycles)
+
+
+def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -> str:
+    """The name of the order, loops outermost first, that takes the least time; the first of equals."""
+    return min(orders, key=lambda name: _cycles(traffic, orders[name]))
 
 
 def tile_loops(axes: TileAxes, rows: int, columns: int, order: str, block: int = 0) -> list[Loop]:
@@ -53,27 +86,60 @@ def tile_loops(axes: TileAxes, rows: int, columns: int, order: str, block: int =
     return [(name, -(-size // block)), panel, (name, block), *inner]
 
 
-def _reads(workload: Workload, anchor: Stage) -> list[_Read]:
+def _reads(workload: Workload, anchor: Stage) -> tuple[_Access, ...]:
     found = {}
     for load in loads(anchor.body):
         names = frozenset(name for index in load.indices for name in index.names())
-        found[load.buffer] = _Read(names, workload.buffers[load.buffer].size_bytes)
-    return list(found.values())
+        found[load.buffer] = _Access(names, workload.buffers[load.buffer].size_bytes)
+    return tuple(found.values())
 
 
-def _cost(read: _Read, reads: Sequence[_Read], loops: Sequence[Loop], near: int) -> float:
-    far, again = 1.0, 1.0
+def _cycles(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
+    """Of all tiles: the outermost loop that moved tells what the next tile has to fetch."""
+    costs = [(_innermost(read, loops), _fetch(traffic, read, loops)) for read in traffic.reads]
+    stored = _store(traffic, loops)
+    total, before = 0.0, 0
+    for place in range(len(loops)):
+        tiles = prod(count for _, count in loops[: place + 1])
+        fetching = stored + sum(cost for last, cost in costs if last >= place)
+        total += (tiles - before) * (max(traffic.cycles, fetching) + OPEN * fetching)
+        before = tiles
+    return total
+
+
+def _innermost(read: _Access, loops: Sequence[Loop]) -> int:
+    """Place of the innermost loop that an operand depends on."""
+    return max((place for place, (axis, _) in enumerate(loops) if axis in read.axes), default=-1)
+
+
+def _fetch(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> float:
+    """Mean cycles of fetching a slice of an operand."""
+    far, near = 1.0, 1.0
     for place, (axis, count) in enumerate(loops):
         inside = {name for name, _ in loops[place + 1 :]}
         if axis in read.axes or not inside & read.axes:
             continue
-        if sum(_footprint(r, loops[: place + 1]) for r in reads) <= near:
-            again *= count
+        if _touched(traffic, loops, place) <= traffic.near:
+            near *= count
         else:
             far *= count
-    return read.size_bytes * far * (1 + NEAR * (again - 1))
+    return _slice(read, loops) * (FAR + (near - 1) * NEAR) / near
 
 
-def _footprint(read: _Read, around: Sequence[Loop]) -> float:
+def _store(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
+    """Cycles of storing a tile: its lines are fetched and written back."""
+    run = _slice(traffic.result, loops) / traffic.rows
+    panel = next(place for place, (axis, _) in enumerate(loops) if axis == traffic.panel)
+    if _touched(traffic, loops, panel) > traffic.near:
+        run = max(run, BURST)
+    return 2 * FAR * run * traffic.rows
+
+
+def _touched(traffic: TileTraffic, loops: Sequence[Loop], place: int) -> float:
+    """Bytes that one iteration of a loop touches."""
+    return sum(_slice(access, loops[: place + 1]) for access in (*traffic.reads, traffic.result))
+
+
+def _slice(access: _Access, around: Sequence[Loop]) -> float:
     """Bytes of an operand that one iteration of all these loops touches."""
-    return read.size_bytes / prod(count for axis, count in around if axis in read.axes)
+    return access.size_bytes / prod(count for axis, count in around if axis in access.axes)

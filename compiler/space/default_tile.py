@@ -12,17 +12,26 @@ from __future__ import annotations
 from math import prod
 
 from compiler.scalar import loads
-from compiler.space.default_order import cheapest_order
+from compiler.space.default_order import cheapest_order, tile_traffic
+from compiler.space.depth import default_depth
 from compiler.space.register_tile import RegisterTile, TileShape, operand_registers
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
 
+PIPES = 2
+"""Multiply-adds of vectors that start in one cycle."""
+
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
-
 SHARES_PER_THREAD = 4
+
+SHORT = 8
+"""Iterations of an innermost loop that are unrolled completely: it would cost as much as one of them."""
+
+LONG = 128
+"""Iterations of an innermost loop of which eight are unrolled; the counting then is lost among the multiply-adds."""
 
 WHOLE_WINDOW = 32
 """Iterations of a reduction that are unrolled completely, so that neighbouring places share what they read."""
@@ -35,31 +44,42 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     lengths = (axes.lanes,) if streams else tile.lengths()
     found = [(*_tile(tile, tile.shape({"lanes": n}), streams=streams), n) for n in lengths]
     _, vectors, rows, lanes = min(found, key=lambda f: (f[0], -f[3]))
+    groups = tile.shape({"lanes": lanes}).groups
     orders = tile.loops_by_order({"rows": rows, "vectors": vectors, "lanes": lanes})
     along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
-    order = "inside" if along else cheapest_order(orders, tile.workload, anchor, tile.target)
+    points = prod(a.size for a in anchor.reduce_axes)
+    cycles = rows * vectors * tile.copies * points / PIPES
+    traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows * groups, cycles)
+    order = "inside" if along else cheapest_order(orders, traffic)
     counts = [count for _, count in orders[order]]
-    parallel = 1
-    while parallel < len(counts) and prod(counts[:parallel]) < SHARES_PER_THREAD * tile.threads:
+    depth = default_depth(tile, vectors) if groups == 1 else points
+    if blocked := depth < points:
+        order = "outside"
+    parallel, shares = 1, SHARES_PER_THREAD * tile.threads
+    while parallel < len(counts) and (blocked or prod(counts[:parallel]) < shares):
         parallel += 1
     return {
         "rows": rows,
         "vectors": vectors,
         "lanes": lanes,
         "order": order,
+        "depth": depth,
         "reduce": 0,
         # A group of products is an unrolled loop already.
-        "unroll": _unroll(anchor, streams=streams) if tile.dot is None else 1,
+        "unroll": _unroll(tile, streams=streams) if tile.dot is None else 1,
         "parallel": parallel,
     }
 
 
-def _unroll(anchor: Stage, *, streams: bool) -> int:
-    """A whole window where it is small, else what divides the innermost loop, so that no iteration is left over."""
-    sizes = [a.size for a in anchor.reduce_axes]
+def _unroll(tile: RegisterTile, *, streams: bool) -> int:
+    """A whole window where it is small, else some of the innermost loop, if possible so that none is left over."""
+    sizes = [a.size for a in tile.anchor.reduce_axes]
     if streams and prod(sizes) <= WHOLE_WINDOW:
         return prod(sizes)
-    return next((u for u in (4, 2) if sizes and sizes[-1] % u == 0), 1)
+    if not sizes or sizes[-1] <= SHORT:
+        return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
+    wanted = (8, 4, 3, 2) if sizes[-1] >= LONG else (4, 3, 2)
+    return next((u for u in wanted if sizes[-1] % u == 0), 4)
 
 
 def _streams(axes: TileAxes, anchor: Stage) -> bool:

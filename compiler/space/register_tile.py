@@ -17,6 +17,7 @@ from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step, Tensorize
 from compiler.space.default_order import Loop, tile_loops
+from compiler.space.depth import blocked_steps, depths
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
@@ -72,27 +73,33 @@ class RegisterTile:
         mapped = {a.name for a in store.axes}
         self.blocks = tuple(a for a in anchor.axes if a.name not in mapped)
         self.copies = math.prod(a.size for a in self.blocks)
+        self._depths = depths(self)
 
     def knobs(self) -> tuple[Knob, ...]:
-        """rows, vectors, order, reduce, unroll; lanes where half a vector wastes less; parallel with more threads."""
+        """rows, vectors, order, reduce, unroll; depth, lanes and parallel where there is a choice."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
         vectors = -(-axes.vector.size // min(self.lengths()))
-        points = 1
-        for a in self.anchor.reduce_axes:
-            points *= a.size
         found = [
             Knob("rows", tuple(r for r in ROWS if r <= row_size)),
             Knob("vectors", tuple(v for v in VECTORS if v <= vectors)),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),
-            Knob("unroll", tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))),
+            Knob("unroll", self.unrolls),
         ]
+        if len(self._depths) > 1:
+            found.append(Knob("depth", self._depths))
         if len(self.lengths()) > 1:
             found.append(Knob("lanes", self.lengths()))
         if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
+
+    @property
+    def unrolls(self) -> tuple[int, ...]:
+        """How many iterations of the reduction may stand in the body, ascending."""
+        points = math.prod(a.size for a in self.anchor.reduce_axes)
+        return tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))
 
     @property
     def between(self) -> int:
@@ -156,7 +163,14 @@ class RegisterTile:
             return False
         if tile * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
             return False
+        if self._depth(values) < self._depths[-1]:
+            return groups == 1 and values["order"] == "outside" and unroll <= self._depth(values)
         return self._block_fits(values)
+
+    def _depth(self, values: dict[str, Value]) -> int:
+        """Products per block of the sum; one of the same name may belong to another algorithm."""
+        whole = self._depths[-1]
+        return number(values, "depth", whole) if len(self._depths) > 1 else whole
 
     def _block_fits(self, values: dict[str, Value]) -> bool:
         order = str(values["order"])
@@ -167,6 +181,8 @@ class RegisterTile:
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
+        if self._depth(values) < self._depths[-1]:
+            return blocked_steps(self, values)
         groups, lanes = self.shape(values).groups, self.lanes(values)
         steps = self._tile_output(number(values, "rows"), groups, number(values, "vectors"), lanes)
         outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
@@ -177,7 +193,9 @@ class RegisterTile:
             unrolled, lanes_of = [f"{row[0]}.o", f"{vector}.i.o"], [f"{row[0]}.i", *lanes_of]
         steps.append(Reorder(self.store.name, (*outer, *unrolled, *lanes_of)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
-        steps += self._tile_reduction(values)
+        rotation, sums = number(values, "reduce", 0), [(a.name, a.size) for a in self.anchor.reduce_axes]
+        others = [a.name for a in self.axes.others]
+        steps += self.tile_reduction(self.anchor.name, [*sums[rotation:], *sums[:rotation]], others, values)
         steps += self._share(outer, number(values, "parallel"))
         steps += _inner(self.store.name, unrolled, lanes_of)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
@@ -209,49 +227,48 @@ class RegisterTile:
         blocked = rest[0]
         return [f"{blocked}.o", panel, f"{blocked}.i", *rest[1:]], [Split(self.store.name, blocked, factor)]
 
-    def _tile_reduction(self, values: dict[str, Value]) -> list[Step]:
-        """Order of the reduction's loops, and how many of its innermost iterations stand in the body.
+    def tile_reduction(
+        self, stage: str, sums: list[tuple[str, int]], others: list[str], values: dict[str, Value]
+    ) -> list[Step]:
+        """How a stage computes a tile: inside the body, what is loaded for its shorter side stays in registers.
 
-        Inside the body, what is loaded for the shorter side of the tile stays in registers.
+        `sums`: its loops that reduce, outermost first, and their sizes; some of their iterations stand in the body.
+        `others`: its loops around those, of one iteration each.
         """
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
-        rotation, lanes, groups = number(values, "reduce", 0), self.lanes(values), self.shape(values).groups
+        lanes, groups = self.lanes(values), self.shape(values).groups
         vector = self.axes.vector.name
-        steps: list[Step] = [Split(self.anchor.name, vector, lanes)]
-        names = [a.name for a in self.anchor.reduce_axes]
-        sizes = {a.name: a.size for a in self.anchor.reduce_axes}
-        names = names[rotation:] + names[:rotation]
+        steps: list[Step] = [Split(stage, vector, lanes)]
+        serial, sizes = [name for name, _ in sums], dict(sums)
         grouped: list[str] = []
         if self.dot is not None:
             entry, axis = self.dot
-            steps.append(Split(self.anchor.name, axis, entry.group))
-            names[names.index(axis)] = f"{axis}.o"
+            steps.append(Split(stage, axis, entry.group))
+            serial[serial.index(axis)] = f"{axis}.o"
             sizes[f"{axis}.o"] = sizes[axis] // entry.group
             grouped = [f"{axis}.i"]
         unrolled: list[str] = []
-        serial = list(names)
         while serial and unroll > 1:
             name = serial.pop()
             if sizes[name] <= unroll:
                 unrolled.insert(0, name)
                 unroll //= sizes[name]
                 continue
-            steps.append(Split(self.anchor.name, name, unroll))
+            steps.append(Split(stage, name, unroll))
             serial.append(f"{name}.o")
             unrolled.insert(0, f"{name}.i")
             break
         row = [self.axes.row.name] if self.axes.row is not None else []
         lanes_of = [f"{vector}.i"]
         if groups > 1:
-            steps.append(Split(self.anchor.name, row[0], groups))
+            steps.append(Split(stage, row[0], groups))
             row, lanes_of = [f"{row[0]}.o"], [f"{row[0]}.i", *lanes_of]
         tile = [*row, f"{vector}.o"] if rows >= vectors else [f"{vector}.o", *row]
         unrolled += [*(a.name for a in self.blocks), *tile]
-        others = [a.name for a in self.axes.others]
-        steps.append(Reorder(self.anchor.name, (*others, *serial, *unrolled, *grouped, *lanes_of)))
-        steps += _inner(self.anchor.name, unrolled, lanes_of)
+        steps.append(Reorder(stage, (*others, *serial, *unrolled, *grouped, *lanes_of)))
+        steps += _inner(stage, unrolled, lanes_of)
         if self.dot is not None:
-            steps.append(Tensorize(self.anchor.name, grouped[0], self.dot[0].name))
+            steps.append(Tensorize(stage, grouped[0], self.dot[0].name))
         return steps
 
     def _share(self, outer: list[str], fused: int) -> list[Step]:

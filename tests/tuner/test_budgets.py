@@ -55,7 +55,7 @@ def test_a_phase_that_fails_counts() -> None:
 
 def test_without_a_limit_everything_fits() -> None:
     deadline = Deadline(None)
-    deadline.measured(10, 100.0)
+    deadline.measured(10, 0.0, 100.0)
     assert deadline.affordable_trials(1e9, pending=3) == math.inf
     assert deadline.allows_comparison(1e9)
 
@@ -63,7 +63,7 @@ def test_without_a_limit_everything_fits() -> None:
 def test_batches_shrink_to_the_time_left() -> None:
     deadline = Deadline(100.0)
     assert deadline.affordable_trials(0.0, pending=0) == math.inf  # no pace yet
-    deadline.measured(10, 20.0)
+    deadline.measured(10, 0.0, 20.0)
     assert deadline.affordable_trials(20.0, pending=0) == 40
     assert deadline.affordable_trials(20.0, pending=1) == 30  # a comparison takes as long as a batch
     assert deadline.affordable_trials(20.0, pending=9) == 27  # at most a quarter is kept in reserve
@@ -72,6 +72,18 @@ def test_batches_shrink_to_the_time_left() -> None:
     assert not deadline.allows_comparison(81.0)
     deadline.compared(4.0)
     assert deadline.allows_comparison(96.0)
+
+
+def test_what_starts_in_the_first_batch_is_not_the_pace() -> None:
+    deadline = Deadline(4.0)
+    deadline.measured(1, 0.0, 3.0)  # children started
+    assert deadline.affordable_trials(3.0, pending=1) == 1
+    deadline.measured(1, 3.0, 3.1)
+    assert deadline.affordable_trials(3.1, pending=0) == 8
+    assert deadline.affordable_trials(3.1, pending=1) == 7
+    assert deadline.allows_comparison(3.8)
+    assert not deadline.allows_comparison(4.0)
+    assert deadline.affordable_trials(4.1, pending=0) == 0
 
 
 class PartlyBuilder:

@@ -22,10 +22,17 @@ MIN_BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class TaskShare:
-    """What the scheduler knows of a Task before any trial: its weight, and the operations of one run."""
+    """What the scheduler knows of a Task before any trial.
+
+    Attributes:
+        weight: runs of the Task per run of the model.
+        operations: of one run.
+        starts: candidates that the rules think well of, one per algorithm: no fewer make its first batch.
+    """
 
     weight: int
     operations: int
+    starts: int = 1
 
 
 @dataclass
@@ -63,7 +70,8 @@ class GradientScheduler:
             return None
         fresh = [i for i in open_tasks if self._progress[i].trials == 0]
         if fresh:
-            chosen, size = max(fresh, key=lambda i: (self._expected_time_s(i), -i)), self._first
+            chosen = max(fresh, key=lambda i: (self._expected_time_s(i), -i))
+            size = max(self._first, min(self._shares[chosen].starts, FIRST_BATCH, self._batch_size))
         else:
             chosen, size = max(open_tasks, key=lambda i: (self._gain_s(i), -i)), self._later_batch()
         return chosen, size if self._left is None else min(size, self._left)

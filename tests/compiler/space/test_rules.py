@@ -108,3 +108,15 @@ def test_a_small_space_can_be_enumerated() -> None:
     found = list(space.enumerate(1000))
     assert len(found) == len(set(found)) <= space.size
     assert space.default in found
+
+
+@pytest.mark.parametrize("channels", [*range(1, 18), 128, 131])
+def test_the_default_is_legal_however_long_the_innermost_sum_is(channels: int) -> None:
+    for workload in (
+        convolution(12, channels, 16, 3),
+        convolution(12, channels, 16, 1),
+        matmul(9, 16, channels),
+    ):
+        space = build_space(workload, native_target(), 1)
+        assert space.is_legal(space.default)
+        assert all(map(space.is_legal, space.starts))

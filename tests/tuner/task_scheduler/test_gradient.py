@@ -119,3 +119,13 @@ def test_a_finished_task_gets_no_more() -> None:
     scheduler.finish(1)
     assert scheduler.next() is None
     assert GradientScheduler([], 5, 8, 2).next() is None
+
+
+def test_a_first_batch_holds_every_start() -> None:
+    shares = [TaskShare(1, 100, starts=3), TaskShare(1, 1), TaskShare(1, 1, starts=99)]
+    scheduler = GradientScheduler(shares, 12, 16, 4)
+    sizes = {}
+    while (choice := scheduler.next()) is not None and choice[0] not in sizes:
+        sizes[choice[0]] = choice[1]
+        scheduler.observe(*choice, 1.0)
+    assert sizes == {0: 3, 1: 2, 2: 4}

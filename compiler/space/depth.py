@@ -1,0 +1,109 @@
+"""Depth: a long sum of products in blocks, so that the constants of a tile stay in the first cache.
+
+    for blocks of columns: for blocks of rows (parallel):
+        for k.o:                                              a block's sums in a local buffer
+            for panels: for tiles of rows: registers of the tile, `depth` products each, added to the buffer
+        the map, from the buffer
+
+One panel of the constants is read again for every tile of rows, and the rows of a block for every panel: Goto and
+van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008. Worth its additions where a whole panel, as deep
+as the sum is long, is too large for the second cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from compiler.loop.ir import LoopKind
+from compiler.schedule.steps import Bind, ComputeAt, Pack, Reorder, RFactor, Split, Step
+from compiler.space.share import share
+from compiler.space.space import Value, number
+
+if TYPE_CHECKING:
+    from compiler.space.register_tile import RegisterTile
+
+DEPTHS = (128, 192, 256, 384, 512, 768)
+"""About so many products; what divides the sum and is nearest is offered."""
+MIN_ROWS = 16
+"""Fewer rows read a panel too seldom for a cache to matter."""
+SHARES_PER_THREAD = 4
+
+
+def depths(tile: RegisterTile) -> tuple[int, ...]:
+    """Products per block that divide the sum, its whole length last; the length alone where nothing is to be gained.
+
+    Only plain products have blocks: one axis of rows, one that is summed, one map.
+    """
+    sums = tile.anchor.reduce_axes
+    whole = prod(a.size for a in sums)
+    plain = tile.axes.row is not None and not tile.axes.others and len(sums) == 1 and tile.dot is None
+    alone = tile.workload.stages == (tile.anchor, tile.store) and not tile.blocks
+    if not (plain and alone) or tile.axes.row is None or tile.axes.row.size < MIN_ROWS:
+        return (whole,)
+    divisors = [d for d in range(DEPTHS[0], min(DEPTHS[-1], whole - 1) + 1) if whole % d == 0]
+    near = {min(divisors, key=lambda d: abs(d - wanted)) for wanted in DEPTHS if divisors}
+    return (*sorted(near), whole)
+
+
+def default_depth(tile: RegisterTile, vectors: int) -> int:
+    """The whole sum where a panel of it fits in half the second cache, else what fills the first cache."""
+    *parts, whole = depths(tile)
+    bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes
+    if not parts or whole * bytes_of_one <= tile.target.l2_bytes // 2:
+        return whole
+    return min(parts, key=lambda d: abs(d * bytes_of_one - tile.target.l1_bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows and columns whose sums are kept in a local buffer."""
+
+    rows: int
+    columns: int
+
+
+def block(tile: RegisterTile, rows: int, width: int, depth: int) -> Block:
+    """Whole tiles of `rows` x `width`: the rows' elements fill half the second cache, the sums a quarter at most."""
+    size, row = tile.anchor.dtype.size_bytes, tile.axes.row
+    height = 1 if row is None else row.size
+    high = _even(height, tile.target.l2_bytes // 2 // (depth * size), rows)
+    wide = tile.target.l2_bytes // 4 // (high * size)
+    if tile.threads > 1:
+        shares = -(-SHARES_PER_THREAD * tile.threads // -(-height // high))
+        wide = min(wide, tile.axes.vector.size // shares)
+    return Block(high, _even(tile.axes.vector.size, wide, width))
+
+
+def _even(size: int, limit: int, step: int) -> int:
+    """The length of even parts of `size`, a multiple of `step` within the limit, or one step."""
+    steps = -(-size // step)
+    parts = -(-steps // max(limit // step, 1))
+    return -(-steps // parts) * step
+
+
+def blocked_steps(tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+    """The Steps of a tile whose sums are cut into blocks of `depth` products."""
+    if tile.axes.row is None:
+        msg = "a product in blocks needs rows"
+        raise ValueError(msg)
+    rows, vectors, depth = (number(values, name) for name in ("rows", "vectors", "depth"))
+    lanes = tile.lanes(values)
+    anchor, store = tile.anchor.name, tile.store.name
+    row, vector, (summed,) = tile.axes.row.name, tile.axes.vector.name, tile.anchor.reduce_axes
+    parts, width = f"{anchor}.{summed.name}.o", vectors * lanes
+    around = block(tile, rows, width, depth)
+    tiles, lane = [f"{vector}.o", f"{row}.o"], [f"{vector}.i.o", f"{vector}.i.i"]
+    steps: list[Step] = [Split(anchor, summed.name, depth), RFactor(anchor, f"{summed.name}.o")]
+    steps += [Split(store, row, around.rows), Split(store, vector, around.columns)]
+    steps += [Split(store, f"{vector}.i", lanes), Reorder(store, (*tiles, f"{row}.i", *lane))]
+    steps += [ComputeAt(anchor, store, tiles[-1])]
+    steps += [Split(anchor, row, rows), Split(anchor, vector, width), Split(anchor, f"{vector}.i", lanes)]
+    steps += [Reorder(anchor, (f"{summed.name}.o", *tiles, f"{row}.i", *lane))]
+    steps += [ComputeAt(parts, anchor, tiles[-1])]
+    steps += tile.tile_reduction(parts, [(f"{summed.name}.i", depth)], [f"{summed.name}.o"], values)
+    steps += [Bind(anchor, name, LoopKind.UNROLLED) for name in (f"{row}.i", lane[0])]
+    steps += [Bind(anchor, lane[1], LoopKind.VECTOR), Bind(store, lane[1], LoopKind.VECTOR)]
+    steps += share(store, tiles[: number(values, "parallel")])
+    return steps + [Pack(parts, name) for name in tile.packs]

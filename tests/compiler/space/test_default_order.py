@@ -1,0 +1,30 @@
+"""The order of loops is the one under which fetching hides behind arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.space.default_order import cheapest_order, tile_traffic
+from compiler.space.register_tile import RegisterTile
+from compiler.target import PRESETS
+from tests.compiler.workloads import matmul
+
+TARGET = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=32 << 20)
+
+
+def chosen(m: int, n: int, k: int) -> str:
+    """Under tiles of 4 rows and 3 vectors, two multiply-adds a cycle."""
+    workload = matmul(m, n, k)
+    anchor, store = workload.stages
+    tile = RegisterTile(workload, anchor, store, TARGET, 1)
+    traffic = tile_traffic(workload, anchor, store, tile.axes, TARGET, 4, 6 * k)
+    return cheapest_order(tile.loops_by_order({"rows": 4, "vectors": 3}), traffic)
+
+
+def test_rows_from_far_hide_behind_a_long_sum_and_a_panel_is_fetched_once() -> None:
+    assert chosen(128, 3072, 768) == "outside"
+    assert chosen(512, 512, 512) == "outside"
+
+
+def test_a_large_result_of_short_sums_is_stored_block_by_block() -> None:
+    assert chosen(2048, 2048, 64).startswith("block")

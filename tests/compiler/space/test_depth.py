@@ -1,0 +1,108 @@
+"""A long sum of products in blocks computes the same, and is the default where a panel is too large for the cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.pipeline import build_kernel
+from compiler.runtime.loader import LoadedKernel
+from compiler.schedule.steps import RFactor
+from compiler.space.default_tile import default_values
+from compiler.space.depth import depths
+from compiler.space.register_tile import RegisterTile
+from compiler.space.rules import build_space
+from compiler.space.space import SearchSpace, Value, number
+from compiler.symbol import Symbol
+from compiler.target import native_target
+from compiler.workload.specialise import specialise
+from tests.compiler.execute import native_outputs, stored_error
+from tests.compiler.symbolic import symbolic_rows
+from tests.compiler.workloads import convolution, depthwise, matmul, random_operands
+
+
+def choices(space: SearchSpace, name: str) -> tuple[Value, ...]:
+    return next((knob.choices for knob in space.knobs if knob.name == name), ())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "vectors"), [(4, 3), (7, 1), (1, 2)])
+def test_blocks_of_any_tile_agree_with_the_reference(rows: int, vectors: int, threads: int) -> None:
+    workload = matmul(45, 59, 384)  # no tile divides the rows or the columns
+    space = build_space(workload, native_target(), threads)
+    values = {
+        **space.values(space.default),
+        "rows": rows,
+        "vectors": vectors,
+        "order": "outside",
+        "depth": 128,
+    }
+    assert space.legal(values)
+    schedule = space.build(values)
+    assert any(isinstance(step, RFactor) for step in schedule.steps)
+    operands = random_operands(workload)
+    got = native_outputs(workload, schedule, operands, threads)
+    assert stored_error(workload, got, reference_outputs(workload, operands)) < 1e-5
+
+
+def test_depths_divide_the_sum() -> None:
+    found = choices(build_space(matmul(64, 64, 3 * 250), native_target(), 1), "depth")
+    assert found[-1] == 750
+    assert len(found) > 1
+    assert all(isinstance(d, int) and 750 % d == 0 for d in found)
+
+
+def test_short_prime_or_windowed_sums_have_no_blocks() -> None:
+    for workload in (matmul(64, 64, 64), matmul(64, 64, 2039), matmul(4, 64, 3072), depthwise(8, 16)):
+        assert not choices(build_space(workload, native_target(), 1), "depth")
+    assert not choices(build_space(convolution(8, 256, 16, 3), native_target(), 1), "depth")
+
+
+def test_a_panel_too_large_for_the_second_cache_is_cut() -> None:
+    target = native_target()
+    depths = {}
+    for k in (1024, 32 * target.l2_bytes // 1024):
+        space = build_space(matmul(128, 256, k), target, 1)
+        depths[k] = space.values(space.default)["depth"]
+    small, large = depths
+    assert depths[small] == small
+    assert depths[large] != large
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_serve_any_number_of_rows(threads: int) -> None:
+    rows = replace(symbolic_rows(matmul(64, 40, 256)), symbols=(Symbol("n0", 1, 512, (64,)),))
+    space = build_space(rows, native_target(), threads)
+    values = {**space.values(space.default), "depth": 128, "order": "outside"}
+    if threads > 1:
+        values["parallel"] = 1
+    assert space.legal(values)
+    kernel = build_kernel(rows, space.build(values), native_target())
+    loaded = LoadedKernel(kernel, threads)
+    try:
+        for n in (1, 5, 64, 170):
+            static = specialise(rows, {"n0": n})
+            operands = random_operands(static, seed=n)
+            got = {o.name: np.full(o.sizes, np.nan, np.float32) for o in static.outputs}
+            arrays = {
+                p.name: operands[p.name] if p.packing is None else p.packing.apply(operands[p.name])
+                for p in kernel.params
+                if p.role != "output"
+            } | got
+            loaded.run([arrays[p.name].ctypes.data for p in kernel.params], [n])
+            assert stored_error(static, got, reference_outputs(static, operands)) < 1e-5
+    finally:
+        loaded.close()
+
+
+def test_a_window_is_summed_whole_and_no_more_loops_are_shared_than_there_are_threads_for() -> None:
+    workload = convolution(28, 16, 32, 3)
+    tile = RegisterTile(workload, *workload.stages, native_target(), 2)
+    assert depths(tile) == (9 * 16,)
+    values = default_values(tile)
+    assert values["depth"] == 9 * 16
+    outer = tile.loops_by_order(values)[str(values["order"])]
+    assert number(values, "parallel") < len(outer)
