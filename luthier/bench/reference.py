@@ -17,13 +17,14 @@ Arrays = Mapping[str, np.ndarray]
 def make_inputs(
     specs: Iterable[TensorSpec], seed: int = 0, program: Program | None = None
 ) -> dict[str, np.ndarray]:
-    """Inputs that depend on the seed alone: normal for floats, 0 to 6 for integers.
+    """Inputs that depend on the seed alone: normal for floats, all values of a byte, 0 to 6 for other integers.
 
-    Integers that are indices run over all that they can choose from, where the program that tells so is given.
+    Quantised values use their whole range; sums that saturate show only there. Integers that are indices run over all
+    that they can choose from, where the program that tells so is given.
     """
     generator = np.random.default_rng(seed)
     extents = {} if program is None else input_index_extents(program)
-    return {spec.name: _array(spec, generator, extents.get(spec.name, 7)) for spec in specs}
+    return {spec.name: _array(spec, generator, extents.get(spec.name)) for spec in specs}
 
 
 def relative_error(outputs: Arrays, reference: Arrays) -> float:
@@ -38,9 +39,12 @@ def relative_error(outputs: Arrays, reference: Arrays) -> float:
     return worst
 
 
-def _array(spec: TensorSpec, generator: np.random.Generator, stop: int) -> np.ndarray:
+def _array(spec: TensorSpec, generator: np.random.Generator, indexed: int | None) -> np.ndarray:
     if spec.dtype.is_float:
         return generator.standard_normal(spec.sizes()).astype(spec.dtype.numpy)
     if spec.dtype is DType.BOOL:
         return generator.random(spec.sizes()) < 0.5
-    return generator.integers(0, stop, spec.sizes()).astype(spec.dtype.numpy)
+    if spec.dtype.size_bytes == 1 and indexed is None:
+        count = int(np.prod(spec.sizes()))
+        return np.frombuffer(generator.bytes(count), spec.dtype.numpy).reshape(spec.sizes()).copy()
+    return generator.integers(0, indexed or 7, spec.sizes()).astype(spec.dtype.numpy)

@@ -12,12 +12,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.kernel_models import matmul
+from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.graph.evaluate import evaluate_graph
 from compiler.pipeline import load_graph, lower
+from compiler.runtime.image import TensorSpec
 from compiler.workload.evaluate import evaluate_program
 from luthier.bench.engines import make_peer
-from luthier.bench.reference import relative_error
+from luthier.bench.reference import make_inputs, relative_error
 from luthier.bench.turns import Sampler, take_turns
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -130,3 +132,12 @@ def test_a_trace_that_cannot_be_written_is_refused_before_any_work(small: Path, 
     done = cli("bench", small, "--trace", "none/trace.json")
     assert done.returncode == 1
     assert "cannot write" in done.stderr
+
+
+def test_bytes_take_all_their_values() -> None:
+    specs = [TensorSpec(d.value, (64, 64), d) for d in (DType.U8, DType.I8, DType.I32)]
+    inputs = make_inputs(specs)
+    assert (inputs["u8"].min(), inputs["u8"].max()) == (0, 255)
+    assert (inputs["i8"].min(), inputs["i8"].max()) == (-128, 127)
+    assert (inputs["i32"].min(), inputs["i32"].max()) == (0, 6)
+    assert all(np.array_equal(array, make_inputs(specs)[name]) for name, array in inputs.items())
