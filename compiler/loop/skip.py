@@ -5,15 +5,15 @@ Where a sum's term is zero outside of some bounds (a padded window), the test mo
     for r: for c: t[i] += (x[i + r - 1, c] if 0 <= i + r - 1 < n else 0) * k[r, c]
     →  for r: if 0 <= i + r - 1 < n: for c: t[i] += x[i + r - 1, c] * k[r, c]
 
-A test that differs between the elements of a tile (unrolled or vector loops that the sum's place moves with) stays, and
-so does one that fails at the end alone (compiler.loop.peel). What padding is multiplied by does not matter then, not
-even where it is infinite.
+A test that differs between the elements of a tile (unrolled loops that the sum's place moves with) or between the lanes
+of a vector stays, and so does one that fails at the end alone (compiler.loop.peel). What padding is multiplied by does
+not matter then, not even where it is infinite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from compiler.loop.ir import Block, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
@@ -21,24 +21,46 @@ from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, rewrite
 from compiler.symbol import ranges_of
 
 _NOTHING = Block(())
-_TILE = (LoopKind.VECTOR, LoopKind.UNROLLED)
 
 
 def skip(nest: LoopNest) -> LoopNest:
     """Move every test that can be moved."""
-    body = _skip(nest.body, ranges_of(nest.symbols), frozenset())
+    body = _skip(nest.body, ranges_of(nest.symbols), _Tile())
     return nest if body is nest.body else replace(nest, body=body)
 
 
-def _skip(stmt: Stmt, ranges: Mapping[str, int], tile: Set[str]) -> Stmt:
-    """`tile`: names of the vector and unrolled loops around, and of what is computed from them."""
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Names of the vector and the unrolled loops around, and of what is computed from them."""
+
+    lanes: Set[str] = frozenset()
+    unrolled: Set[str] = frozenset()
+
+    def inside(self, loop: For) -> _Tile:
+        """Also the loop."""
+        match loop.kind:
+            case LoopKind.VECTOR:
+                return replace(self, lanes=self.lanes | {loop.var})
+            case LoopKind.UNROLLED:
+                return replace(self, unrolled=self.unrolled | {loop.var})
+            case _:
+                return self
+
+    def let(self, var: str, names: Set[str]) -> _Tile:
+        """Also a name for what is computed from others."""
+        return _Tile(
+            self.lanes | {var} if names & self.lanes else self.lanes,
+            self.unrolled | {var} if names & self.unrolled else self.unrolled,
+        )
+
+
+def _skip(stmt: Stmt, ranges: Mapping[str, int], tile: _Tile) -> Stmt:
     match stmt:
         case For(var, extent, kind, body):
-            inner = {**ranges, var: extent.limit}
-            new = _skip(body, inner, tile | {var} if kind in _TILE else tile)
+            new = _skip(body, {**ranges, var: extent.limit}, tile.inside(stmt))
             return stmt if new is body else _around(var, new, lambda inner: For(var, extent, kind, inner))
         case Let(var, value, size, body):
-            new = _skip(body, {**ranges, var: size}, tile | {var} if value.names() & tile else tile)
+            new = _skip(body, {**ranges, var: size}, tile.let(var, value.names()))
             return stmt if new is body else _around(var, new, lambda inner: Let(var, value, size, inner))
         case If(c, then, otherwise):
             a, b = _skip(then, ranges, tile), _skip(otherwise, ranges, tile)
@@ -60,7 +82,7 @@ def _around(var: str, body: Stmt, loop: Callable[[Stmt], Stmt]) -> Stmt:
     return loop(body)
 
 
-def _tested(store: Store, ranges: Mapping[str, int], tile: Set[str]) -> Stmt:
+def _tested(store: Store, ranges: Mapping[str, int], tile: _Tile) -> Stmt:
     """The store inside the tests without which its term is zero; those of its own loops stand innermost."""
     place = Load(store.buffer, store.indices)
     match store.value:
@@ -68,8 +90,9 @@ def _tested(store: Store, ranges: Mapping[str, int], tile: Set[str]) -> Stmt:
             pass
         case _:
             return store
-    moved = tile & {str(name) for index in store.indices for name in index.names()}
-    taken = [b for b in _needed(term) if not b.index.names() & moved and _pads_in_front(b, ranges)]
+    moved = tile.unrolled & {str(name) for index in store.indices for name in index.names()}
+    differs = tile.lanes | moved
+    taken = [b for b in _needed(term) if not b.index.names() & differs and _pads_in_front(b, ranges)]
     if not taken:
         return store
     rest = rewrite(term, lambda e: _without(e, taken) if isinstance(e, Guard) else None)

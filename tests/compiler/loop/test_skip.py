@@ -18,11 +18,11 @@ from tests.compiler.loop.test_loop_passes import run
 from tests.compiler.workloads import convolution, padded_convolution, random_operands
 
 
-def nest_of(value: Expr, kind: LoopKind = LoopKind.SERIAL) -> LoopNest:
-    """`for i < 8: for r < 3: for c < 4: t[i] = value`."""
+def nest_of(value: Expr, **kinds: LoopKind) -> LoopNest:
+    """`for i < 8: for r < 3: for c < 4: t[i] = value`; `kinds` of the loops that are not serial."""
     body: Stmt = Store("t", (Index.of("i"),), value)
-    for name, size, own in (("c", 4, LoopKind.SERIAL), ("r", 3, LoopKind.SERIAL), ("i", 8, kind)):
-        body = For(name, Extent(size), own, body)
+    for name, size in (("c", 4), ("r", 3), ("i", 8)):
+        body = For(name, Extent(size), kinds.get(name, LoopKind.SERIAL), body)
     return LoopNest("nest", (), body)
 
 
@@ -52,12 +52,13 @@ def test_the_test_goes_around_the_loops_that_do_not_move_it() -> None:
 @pytest.mark.parametrize(
     "nest",
     [
-        nest_of(summed(tap()), LoopKind.UNROLLED),
+        nest_of(summed(tap()), i=LoopKind.UNROLLED),
+        nest_of(summed(tap()), r=LoopKind.VECTOR),
         nest_of(summed(tap(outside=1.0))),
         nest_of(summed(tap(low=0))),
         nest_of(apply("max", Load("t", (Index.of("i"),)), tap())),
     ],
-    ids=["within a tile", "not zero", "at the end alone", "not a sum"],
+    ids=["within a tile", "of each lane of a sum", "not zero", "at the end alone", "not a sum"],
 )
 def test_other_tests_stay_where_they_are(nest: LoopNest) -> None:
     assert skip(nest) is nest
