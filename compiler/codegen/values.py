@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import assert_never
 
+from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
@@ -12,18 +13,12 @@ from compiler.codegen.groups import join_groups, take_group
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
-from compiler.codegen.math import FUNCTIONS, RANGED, Function, fused
-from compiler.codegen.math_lanes import Lanes
+from compiler.codegen.math import RANGED, fused
 from compiler.codegen.memory import Memory
-from compiler.codegen.pieces import by_pieces
 from compiler.codegen.types import (
     Value,
-    float_binary,
-    float_intrinsic,
-    int_binary,
     literal,
     llvm_type,
-    suffix,
 )
 from compiler.dtype import DType
 from compiler.errors import CompileError
@@ -50,6 +45,7 @@ class Values:
         self.indices = Indices(out)
         self._memory = Memory(out, self.indices, pointers, target, written)
         self._dots = Dots(out, self.indices, self._memory, buffers)
+        self._arithmetic = Arithmetic(out, target)
         self._guards = 0
         self._target = target
 
@@ -75,29 +71,11 @@ class Values:
             case Lookup():
                 return self._lookup(expr)
             case Dot():
-                return self._dots.value(expr, self.broadcast(self.value(expr.sum), self.indices.lanes))
+                return self._dots.value(
+                    expr, self._arithmetic.broadcast(self.value(expr.sum), self.indices.lanes)
+                )
             case _:
                 assert_never(expr)
-
-    def broadcast(self, value: Value, lanes: int) -> Value:
-        """The value in every lane; a vector stays as it is."""
-        if value.lanes or not lanes:
-            return value
-        if not value.text.startswith("%"):
-            text = f"splat ({llvm_type(value.dtype, 0)} {value.text})"
-            return Value(text, value.dtype, lanes)
-        key = ("broadcast", value.text, lanes)
-        known = self._out.remembered(key)
-        if known is None:
-            kind = llvm_type(value.dtype, lanes)
-            one = self._out.value(
-                f"insertelement {kind} poison, {llvm_type(value.dtype, 0)} {value.text}, i64 0"
-            )
-            zeros = f"<{lanes} x i32> zeroinitializer"
-            known = self._out.remember(
-                key, self._out.value(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
-            )
-        return Value(known, value.dtype, lanes)
 
     def _by_group(self, expr: Load | Guard | Pick | Lookup) -> Value:
         """What depends on memory, group by group of lanes, joined; a register holds all groups."""
@@ -109,7 +87,9 @@ class Values:
         for group in range(self.indices.active_groups):
             with self.indices.at_group(group):
                 parts.append(self.value(expr))
-        return join_groups(self._out, parts, self.indices.groups, self.indices.lanes, self.broadcast)
+        return join_groups(
+            self._out, parts, self.indices.groups, self.indices.lanes, self._arithmetic.broadcast
+        )
 
     def _register(self, load: Load) -> Linear | None:
         """Where the register starts that holds all groups of an access; None where they share one."""
@@ -157,81 +137,24 @@ class Values:
                 if isinstance(product, Apply) and product.op == "mul":
                     parts = [self.value(a) for a in (*product.args, addend)]
                     if all(part.dtype.is_float for part in parts):
-                        return self._intrinsic("fma", parts)
-                    return self._operation("add", [self._operation("mul", parts[:2]), parts[2]])
+                        return self._arithmetic.intrinsic("fma", parts)
+                    return self._arithmetic.operation(
+                        "add", [self._arithmetic.operation("mul", parts[:2]), parts[2]]
+                    )
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
         if op in RANGED:
             argument = self.value(args[0])
             if argument.dtype is DType.F32:
-                ops = self._lanes(argument.lanes)
+                ops = self._arithmetic.lanes(argument.lanes)
                 return ops.wrapped(RANGED[op](ops, argument.text, interval(args[0], {})))
-            return self._operation(op, [argument])
+            return self._arithmetic.operation(op, [argument])
         function, args = fused(op, args)
-        return self._operation(op, [self.value(a) for a in args], function)
-
-    def _lanes(self, lanes: int) -> Lanes:
-        has = self._target
-        return Lanes(self._out, lanes, has_fma=has.has_fma, has_estimates=has.has_estimates)
-
-    def _operation(self, op: str, parts: list[Value], function: Function | None = None) -> Value:
-        """`function`: of math.py, where it is another one than that of the operation."""
-        dtype = parts[0].dtype
-        lanes = max(p.lanes for p in parts)
-        parts = [self.broadcast(p, lanes) for p in parts]
-        kind = parts[0].llvm_type
-        function = function or FUNCTIONS.get(op)
-        if dtype is DType.F32 and function is not None:
-            ops = self._lanes(lanes)
-            return ops.wrapped(function(ops, *(p.text for p in parts)))
-        if op == "neg":
-            text = (
-                f"fneg {kind} {parts[0].text}"
-                if dtype.is_float
-                else f"sub {kind} {literal(0, dtype, lanes)}, {parts[0].text}"
-            )
-            return Value(self._out.value(text), dtype, lanes)
-        instruction = float_binary(op) if dtype.is_float else int_binary(op)
-        if instruction is not None:
-            return Value(
-                self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes
-            )
-        if dtype.is_float and float_intrinsic(op) is not None:
-            return self._intrinsic(float_intrinsic(op) or op, parts)
-        if op in ("max", "min"):
-            return self._intrinsic(f"{'s' if dtype.is_signed else 'u'}{op}", parts)
-        if op == "abs":
-            return self._operation("max", [parts[0], self._operation("neg", parts)])
-        msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
-        raise CompileError(msg)
+        return self._arithmetic.operation(op, [self.value(a) for a in args], function)
 
     def _clamp(self, op: str, args: tuple[Expr, ...]) -> Value:
-        """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""
         constant, other = args if isinstance(args[0], Const) else args[::-1]
-        limit, value = self.value(constant), self.value(other)
-        if not value.dtype.is_float:
-            return self._operation(op, [limit, value])
-
-        def clamped(part: Value) -> Value:
-            end, kind = self.broadcast(limit, part.lanes).text, part.llvm_type
-            test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {end}, {part.text}")
-            bits = f"<{part.lanes} x i1>" if part.lanes else "i1"
-            text = f"select {bits} {test}, {kind} {end}, {kind} {part.text}"
-            return Value(self._out.value(text), part.dtype, part.lanes)
-
-        # In longer vectors LLVM makes two instructions of a maximum with 0.
-        return by_pieces(self._out, clamped, value, self._target.lanes(value.dtype.size_bytes))
-
-    def _intrinsic(self, name: str, parts: list[Value]) -> Value:
-        lanes, dtype = max(p.lanes for p in parts), parts[0].dtype
-        parts = [self.broadcast(p, lanes) for p in parts]
-        kind = llvm_type(dtype, lanes)
-        function = f"@llvm.{name}.{suffix(dtype, lanes)}"
-        self._out.declarations.add(f"declare {kind} {function}({', '.join([kind] * len(parts))})")
-        arguments = ", ".join(f"{kind} {p.text}" for p in parts)
-        # Which of two zeros a maximum gives is nobody's concern, and costs x86 four instructions to decide.
-        flags = "nsz " if name in ("maximum", "minimum") else ""
-        return Value(self._out.value(f"call {flags}{kind} {function}({arguments})"), dtype, lanes)
+        return self._arithmetic.clamp(op, self.value(constant), self.value(other))
 
     # --- guards
 
@@ -288,10 +211,10 @@ class Values:
         inner = Guard(rest, guard.inside, guard.outside) if rest else guard.inside
         if held >= self.indices.active:
             return self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
-        outside = self.broadcast(self.value(guard.outside), lanes)
+        outside = self._arithmetic.broadcast(self.value(guard.outside), lanes)
         with self.indices.only(held):
             inside = self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
-        return self._select_lanes(held, self.broadcast(inside, lanes), outside)
+        return self._arithmetic.select_lanes(held, self._arithmetic.broadcast(inside, lanes), outside)
 
     def _unguarded(self, expr: Expr) -> Value:
         self._guards += 1
@@ -310,12 +233,12 @@ class Values:
         with out.region():
             inside = self._unguarded(guard.inside)
             if outside.lanes and not inside.lanes:
-                inside = self.broadcast(inside, outside.lanes)
+                inside = self._arithmetic.broadcast(inside, outside.lanes)
         if inside.lanes and not outside.lanes:
             if outside.text.startswith("%"):
                 msg = "a guard with a vector inside needs a constant or vector outside"
                 raise CompileError(msg)
-            outside = self.broadcast(outside, inside.lanes)
+            outside = self._arithmetic.broadcast(outside, inside.lanes)
         last = out.block
         out.branch(merge)
         out.start_block(merge)
@@ -360,15 +283,15 @@ class Values:
             return
         if buffer.scope == "register":
             self._memory.store(
-                buffer, linear, self.broadcast(value, self.indices.lanes if linear.lane else 0)
+                buffer, linear, self._arithmetic.broadcast(value, self.indices.lanes if linear.lane else 0)
             )
         elif self.indices.lanes and linear.lane != 1:
             self._store_lane_by_lane(buffer, load, value)
         else:
-            self._memory.store(buffer, linear, self.broadcast(value, self.indices.lanes))
+            self._memory.store(buffer, linear, self._arithmetic.broadcast(value, self.indices.lanes))
 
     def _store_by_group(self, buffer: Buffer, load: Load, value: Value) -> None:
-        value = self.broadcast(value, self.indices.lanes)
+        value = self._arithmetic.broadcast(value, self.indices.lanes)
         slot = self._register(load) if buffer.scope == "register" else None
         if slot is not None:
             self._memory.store(buffer, slot, value)
@@ -386,23 +309,18 @@ class Values:
         """Emit `place = op(place, term)` for every active lane, the lanes combined first, halves with halves."""
         value = self.value(term)
         lanes, active = self.indices.lanes, self.indices.active
-        value = self.broadcast(value, lanes)
+        ops = self._arithmetic
+        value = ops.broadcast(value, lanes)
         if active < lanes:
-            value = self._select_lanes(active, value, self.broadcast(self._neutral(op, value.dtype), lanes))
-        total = self._operation(op, [self._load(place), horizontal(self._out, self._operation, op, value)])
+            neutral_lanes = ops.broadcast(self._neutral(op, value.dtype), lanes)
+            value = ops.select_lanes(active, value, neutral_lanes)
+        total = ops.operation(op, [self._load(place), horizontal(self._out, ops.operation, op, value)])
         self.store(place, total)
 
     def _neutral(self, op: str, dtype: DType) -> Value:
         """What changes nothing under the operation of a reducer."""
         reducer = next(name for name, known in REDUCERS.items() if known.op == op)
         return self.value(neutral(reducer, dtype))
-
-    def _select_lanes(self, count: int, first: Value, rest: Value) -> Value:
-        """The first `count` lanes of one vector and the others of another."""
-        mask = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(first.lanes))
-        bits = f"<{first.lanes} x i1> <{mask}>"
-        text = f"select {bits}, {first.llvm_type} {first.text}, {rest.llvm_type} {rest.text}"
-        return Value(self._out.value(text), first.dtype, first.lanes)
 
     def _store_lane_by_lane(self, buffer: Buffer, load: Load, value: Value) -> None:
         for lane, active in self.indices.each_lane():

@@ -1,0 +1,122 @@
+"""Arithmetic: operations on values that exist already, each scalar or a vector."""
+
+from __future__ import annotations
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.math import FUNCTIONS, Function
+from compiler.codegen.math_lanes import Lanes
+from compiler.codegen.pieces import by_pieces
+from compiler.codegen.types import (
+    Value,
+    float_binary,
+    float_intrinsic,
+    int_binary,
+    literal,
+    llvm_type,
+    suffix,
+)
+from compiler.dtype import DType
+from compiler.errors import CompileError
+from compiler.target import Target
+
+
+class Arithmetic:
+    """Emits operations; scalars among vectors are broadcast."""
+
+    def __init__(self, out: Emitter, target: Target) -> None:
+        """Into an Emitter, for a Target."""
+        self._out, self._target = out, target
+
+    def broadcast(self, value: Value, lanes: int) -> Value:
+        """The value in every lane; a vector stays as it is."""
+        if value.lanes or not lanes:
+            return value
+        if not value.text.startswith("%"):
+            text = f"splat ({llvm_type(value.dtype, 0)} {value.text})"
+            return Value(text, value.dtype, lanes)
+        key = ("broadcast", value.text, lanes)
+        known = self._out.remembered(key)
+        if known is None:
+            kind = llvm_type(value.dtype, lanes)
+            one = self._out.value(
+                f"insertelement {kind} poison, {llvm_type(value.dtype, 0)} {value.text}, i64 0"
+            )
+            zeros = f"<{lanes} x i32> zeroinitializer"
+            known = self._out.remember(
+                key, self._out.value(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+            )
+        return Value(known, value.dtype, lanes)
+
+    def lanes(self, lanes: int) -> Lanes:
+        """The arithmetic of elementary functions."""
+        has = self._target
+        return Lanes(self._out, lanes, has_fma=has.has_fma, has_estimates=has.has_estimates)
+
+    def operation(self, op: str, parts: list[Value], function: Function | None = None) -> Value:
+        """An operation on its operands.
+
+        `function`: of math.py, where it is another one than that of the operation. Raises CompileError where the type
+        has no such operation.
+        """
+        dtype = parts[0].dtype
+        lanes = max(p.lanes for p in parts)
+        parts = [self.broadcast(p, lanes) for p in parts]
+        kind = parts[0].llvm_type
+        function = function or FUNCTIONS.get(op)
+        if dtype is DType.F32 and function is not None:
+            ops = self.lanes(lanes)
+            return ops.wrapped(function(ops, *(p.text for p in parts)))
+        if op == "neg":
+            text = (
+                f"fneg {kind} {parts[0].text}"
+                if dtype.is_float
+                else f"sub {kind} {literal(0, dtype, lanes)}, {parts[0].text}"
+            )
+            return Value(self._out.value(text), dtype, lanes)
+        instruction = float_binary(op) if dtype.is_float else int_binary(op)
+        if instruction is not None:
+            return Value(
+                self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes
+            )
+        if dtype.is_float and float_intrinsic(op) is not None:
+            return self.intrinsic(float_intrinsic(op) or op, parts)
+        if op in ("max", "min"):
+            return self.intrinsic(f"{'s' if dtype.is_signed else 'u'}{op}", parts)
+        if op == "abs":
+            return self.operation("max", [parts[0], self.operation("neg", parts)])
+        msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
+        raise CompileError(msg)
+
+    def clamp(self, op: str, limit: Value, value: Value) -> Value:
+        """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""
+        if not value.dtype.is_float:
+            return self.operation(op, [limit, value])
+
+        def clamped(part: Value) -> Value:
+            end, kind = self.broadcast(limit, part.lanes).text, part.llvm_type
+            test = self._out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {end}, {part.text}")
+            bits = f"<{part.lanes} x i1>" if part.lanes else "i1"
+            text = f"select {bits} {test}, {kind} {end}, {kind} {part.text}"
+            return Value(self._out.value(text), part.dtype, part.lanes)
+
+        # In longer vectors LLVM makes two instructions of a maximum with 0.
+        return by_pieces(self._out, clamped, value, self._target.lanes(value.dtype.size_bytes))
+
+    def intrinsic(self, name: str, parts: list[Value]) -> Value:
+        """An intrinsic function of LLVM on values of one type."""
+        lanes, dtype = max(p.lanes for p in parts), parts[0].dtype
+        parts = [self.broadcast(p, lanes) for p in parts]
+        kind = llvm_type(dtype, lanes)
+        function = f"@llvm.{name}.{suffix(dtype, lanes)}"
+        self._out.declarations.add(f"declare {kind} {function}({', '.join([kind] * len(parts))})")
+        arguments = ", ".join(f"{kind} {p.text}" for p in parts)
+        # Which of two zeros a maximum gives is nobody's concern, and costs x86 four instructions to decide.
+        flags = "nsz " if name in ("maximum", "minimum") else ""
+        return Value(self._out.value(f"call {flags}{kind} {function}({arguments})"), dtype, lanes)
+
+    def select_lanes(self, count: int, first: Value, rest: Value) -> Value:
+        """The first `count` lanes of one vector and the others of another."""
+        mask = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(first.lanes))
+        bits = f"<{first.lanes} x i1> <{mask}>"
+        text = f"select {bits}, {first.llvm_type} {first.text}, {rest.llvm_type} {rest.text}"
+        return Value(self._out.value(text), first.dtype, first.lanes)
