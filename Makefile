@@ -23,7 +23,12 @@ demo: $(STAMP) ## Tune ResNet-50 through a local server in three minutes, and sh
 	$(BIN)/python -m examples.demo
 
 test: $(STAMP) ## Run the tests (ARGS='-k name' passes options to pytest)
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	$(BIN)/python -m pytest -n 2 tests/compiler
+	$(BIN)/python -m pytest --ignore=tests/compiler # they measure: one after the other
+endif
 
 check: $(STAMP) ## Lint, check the format, the types and the imports
 	$(BIN)/ruff check .
