@@ -35,34 +35,12 @@ class Phases(Protocol):
         ...
 
 
-class PanelPhases:
-    """An activation is copied in panels, and then read by the reduction (compiler/schedule/panels.py)."""
+class CopyPhases:
+    """What the reduction reads is copied first: in panels, or with a border of zeros."""
 
-    def __init__(self, workload: Workload, along: str, lanes: int, target: Target, threads: int) -> None:
-        """Rewrite the Workload with panels of `lanes` elements along an axis of the reduction."""
-        place = [a.name for a in workload.stages[0].axes].index(along)
-        self.algorithm = Algorithm("panels", (0, place, lanes))
-        self.workload = panels(workload, self.algorithm.parameters)
-        self._target, self._threads = target, threads
-
-    @property
-    def product_stages(self) -> tuple[Stage, Stage]:
-        """The reduction over panels, and the map after it."""
-        return self.workload.stages[1], self.workload.stages[2]
-
-    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
-        """The copy, a vector map, then the tile."""
-        copy = map_steps(self.workload, self.workload.stages[0], self._target, self._threads)
-        return [self.algorithm, *copy, *tile.steps(values)]
-
-
-class PaddedPhases:
-    """What is read with a border of zeros is copied with that border, and then read (compiler/schedule/padded.py)."""
-
-    def __init__(self, workload: Workload, target: Target, threads: int) -> None:
-        """Rewrite the Workload."""
-        self.algorithm = Algorithm("padded", ())
-        self.workload = padded(workload, ())
+    def __init__(self, algorithm: Algorithm, workload: Workload, target: Target, threads: int) -> None:
+        """`workload`: as the algorithm makes it, the copy its first stage."""
+        self.algorithm, self.workload = algorithm, workload
         self._target, self._threads = target, threads
 
     @property
@@ -74,6 +52,18 @@ class PaddedPhases:
         """The copy, a vector map, then the tile."""
         copy = map_steps(self.workload, self.workload.stages[0], self._target, self._threads)
         return [self.algorithm, *copy, *tile.steps(values)]
+
+
+def panel_phases(workload: Workload, along: str, lanes: int, target: Target, threads: int) -> CopyPhases:
+    """Panels of `lanes` elements along an axis of the reduction (compiler/schedule/panels.py)."""
+    place = [a.name for a in workload.stages[0].axes].index(along)
+    algorithm = Algorithm("panels", (0, place, lanes))
+    return CopyPhases(algorithm, panels(workload, algorithm.parameters), target, threads)
+
+
+def padded_phases(workload: Workload, target: Target, threads: int) -> CopyPhases:
+    """A border of zeros around what is read (compiler/schedule/padded.py)."""
+    return CopyPhases(Algorithm("padded", ()), padded(workload, ()), target, threads)
 
 
 class ApartPhases:

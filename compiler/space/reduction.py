@@ -12,7 +12,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values
 from compiler.space.dot_phases import DotPhases, instructions
-from compiler.space.phases import ApartPhases, PaddedPhases, PanelPhases, Phases
+from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.structure import gathers
@@ -145,12 +145,12 @@ def _phases(
 ) -> Iterator[tuple[str, Phases]]:
     """The algorithms that apply besides the direct one; a search begins with the last."""
     if find_padding(workload) is not None:
-        yield PADDED, PaddedPhases(workload, target, threads)
+        yield PADDED, padded_phases(workload, target, threads)
     for m in winograd_tiles(workload):
         yield f"winograd{m}", WinogradPhases(workload, m, target)
     vector, lanes = tile.axes.vector, tile.axes.lanes
     if lanes > 1 and find_panels(workload, tile.anchor, vector.name) is not None:
-        yield PANELS, PanelPhases(workload, vector.name, lanes, target, threads)
+        yield PANELS, panel_phases(workload, vector.name, lanes, target, threads)
     if tile.copies > 1:
         yield APART, ApartPhases(workload, threads)
 
