@@ -24,6 +24,7 @@ from compiler.space.space import SearchSpace, Value
 from compiler.target import Target, usable_cores
 from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
+from luthier.bench.canary import Canary
 from luthier.bench.ceilings import Probes
 from luthier.bench.engines import PEERS, Arrays, Engine
 from luthier.bench.reference import make_inputs, relative_error
@@ -60,8 +61,8 @@ class RunOptions:
     direct: bool = False
 
 
-def run_shape(shape: Shape, folder: Path, options: RunOptions) -> dict[str, Any]:
-    """The row of a shape; where the compiler refuses it, only the reason."""
+def run_shape(shape: Shape, folder: Path, options: RunOptions, canary: Canary) -> dict[str, Any]:
+    """The row of a shape; where the compiler refuses it, only the reason. `canary`: of as many threads."""
     row: dict[str, Any] = {"shape": shape.name, "group": shape.group, "threads": options.threads}
     path = shape.save(folder)
     try:
@@ -71,7 +72,7 @@ def run_shape(shape: Shape, folder: Path, options: RunOptions) -> dict[str, Any]
     except LuthierError as error:
         return {**row, "refused": str(error)}
     with _tuned(shape, [own, program], folder, options) as source:
-        return {**row, **_measure(path, own, program, work, source, options)}
+        return {**row, **_measure(path, own, program, work, source, options, canary)}
 
 
 @contextmanager
@@ -116,7 +117,13 @@ def _is_direct(values: Mapping[str, Value]) -> bool:
 
 
 def _measure(
-    path: Path, own: Program, program: Program, work: Work, source: ScheduleSource, options: RunOptions
+    path: Path,
+    own: Program,
+    program: Program,
+    work: Work,
+    source: ScheduleSource,
+    options: RunOptions,
+    canary: Canary,
 ) -> dict[str, Any]:
     target, threads = options.target, options.threads
     with ExitStack() as stack:
@@ -138,7 +145,7 @@ def _measure(
         contenders |= {f"model {k}": timed(_runner(m, inputs)) for k, m in modules.items()}
         contenders |= {f"peer {k}": timed(e.run) for k, e in engines.items()}
         settle_s = 0.0 if threads == 1 else SETTLE_PEERS_S if engines else SETTLE_S
-        times = take_turns(contenders, options.seconds, settle_s=settle_s)
+        times = take_turns(contenders, options.seconds, settle_s=settle_s, canary=canary)
         reference = evaluate_program(program, inputs)
         outputs = {"luthier": modules["tuned"].run(inputs), **{k: e.run() for k, e in engines.items()}}
     ceilings = probes.ceilings({k: times[f"probe {k}"].median_s for k in probes.samplers})
@@ -152,6 +159,7 @@ def _measure(
         "ceilings": dict(ceilings.rates),
         "bound_us": bound_s * 1e6,
         "bound_by": limit,
+        "disturbed": {name: time.disturbed for name, time in times.items()},
         "kernel": _figures(times, "kernel "),
         "model": {**_figures(times, "model "), **_figures(times, "peer ")},
         "versions": {name: engine.version for name, engine in engines.items()},

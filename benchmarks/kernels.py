@@ -32,6 +32,7 @@ from benchmarks.bars import (
     wrong_peers,
 )
 from benchmarks.build_time import build_times
+from benchmarks.canaries import canaries
 from benchmarks.kernel_run import ENGINES, RunOptions, run_shape
 from benchmarks.kernel_shapes import GROUPS, SHAPES, Shape
 from benchmarks.roofline_plot import roofline_svg
@@ -91,6 +92,7 @@ def table_line(row: Mapping[str, Any]) -> str:
     best, share = best_peer(row), peak_share(row)
     ratio = "" if best is None else f"  {best[0]}/ours {peer_ratio(row):.2f}"
     noise = "  NOT IDLE: above the bound" if above_bound(row) else ""
+    disturbed = f"  disturbed {row['disturbed']['kernel tuned']:.0%}"
     how = "".join(f"  {name}" for name in row["algorithms"])
     wrong = "".join(f"  [{k} answers wrong: error {e:.0e}]" for k, e in wrong_peers(row).items())
     refused = "".join(f"  [{reason}]" for reason in row["refused_peers"].values())
@@ -98,7 +100,7 @@ def table_line(row: Mapping[str, Any]) -> str:
         f"{name}  kernel us: default {_spread(kernel['default'])} tuned {_spread(kernel['tuned'])}  "
         f"bound {row['bound_us']:.1f} by {row['bound_by']} share {bound_share(row):.2f}  "
         f"peak {row['ceilings']['multiply_add'] / 1e9:.0f} GFLOP/s share {share:.2f}  "
-        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{how}{noise}{wrong}{refused}"
+        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{how}{disturbed}{noise}{wrong}{refused}"
     )
 
 
@@ -116,19 +118,20 @@ def _summary(found: Sequence[Bar]) -> None:
 
 
 def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    for shape in select(arguments.shapes, arguments.group):
-        for threads in arguments.threads:
-            options = RunOptions(
-                native_target(),
-                threads,
-                arguments.trials,
-                arguments.seconds,
-                arguments.time,
-                peers,
-                arguments.direct,
-            )
-            with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
-                yield run_shape(shape, Path(folder), options)
+    with canaries(native_target(), arguments.threads) as singers:
+        for shape in select(arguments.shapes, arguments.group):
+            for threads in arguments.threads:
+                options = RunOptions(
+                    native_target(),
+                    threads,
+                    arguments.trials,
+                    arguments.seconds,
+                    arguments.time,
+                    peers,
+                    arguments.direct,
+                )
+                with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
+                    yield run_shape(shape, Path(folder), options, singers[threads])
 
 
 def _peers(*, skip: bool) -> tuple[str, ...]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from luthier.bench.canary import Canary
 
 Sampler = Callable[[int], float]
 """Seconds per run, over so many runs."""
 
 _SAMPLE_S = 0.01
 _MAX_ROUNDS = 1000
+_PATIENCE = 4.0
+"""How many times the asked time turns may last while a Canary finds samples disturbed."""
 SETTLE_S = 0.01
 """Idle threads of our own teams spin for less than that after a run, and take a core away."""
 SETTLE_PEERS_S = 0.1
@@ -21,10 +25,16 @@ SETTLE_PEERS_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds per run, a sample per round; `runs` counts what they were taken over."""
+    """Seconds per run, a sample per round; `runs` counts what they were taken over.
+
+    Attributes:
+        disturbed: the share of all samples that a Canary found disturbed. They are left out, unless so few are quiet
+            that the quietest ones stand in for them.
+    """
 
     samples_s: tuple[float, ...]
     runs: int
+    disturbed: float = 0.0
 
     @property
     def median_s(self) -> float:
@@ -43,27 +53,52 @@ class Times:
 
 
 def take_turns(
-    contenders: Mapping[str, Sampler], seconds: float, *, settle_s: float, rounds: int = 5
+    contenders: Mapping[str, Sampler],
+    seconds: float,
+    *,
+    settle_s: float,
+    rounds: int = 5,
+    canary: Canary | None = None,
 ) -> dict[str, Times]:
     """Sample all for about so long in all, and so many rounds at least; the order turns by one each round.
 
     A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle_s`: pause before each
-    turn, in which the idle threads of the contender before it fall asleep.
+    turn, in which the idle threads of the contender before it fall asleep. `canary`: sings before and after each
+    sample; only quiet samples count, and the turns go on for up to four times as long until each contender has `rounds`
+    of them.
     """
     names = list(contenders)
     runs = {name: _runs(contenders[name]) for name in names}
     samples: dict[str, list[float]] = {name: [] for name in names}
-    deadline = time.perf_counter() + seconds
+    noise: dict[str, list[float]] = {name: [] for name in names}
+    start = time.perf_counter()
     for number in range(_MAX_ROUNDS):
-        if number >= rounds and time.perf_counter() > deadline:
+        passed_s = time.perf_counter() - start
+        wanting = any(_quiet(noise[name], canary) < rounds for name in names)
+        if number >= rounds and passed_s > (_PATIENCE * seconds if wanting else seconds):
             break
         turn = number % len(names)
         for name in (*names[turn:], *names[:turn]):
             if settle_s:
                 time.sleep(settle_s)
             contenders[name](1)
+            before = canary.sing() if canary else 0.0
             samples[name].append(contenders[name](runs[name]))
-    return {name: Times(tuple(taken), len(taken) * runs[name]) for name, taken in samples.items()}
+            noise[name].append(max(before, canary.sing()) if canary else 0.0)
+    return {name: _counted(samples[name], noise[name], runs[name], rounds, canary) for name in names}
+
+
+def _quiet(noise: Sequence[float], canary: Canary | None) -> int:
+    return len(noise) if canary is None else sum(sung <= canary.limit_s for sung in noise)
+
+
+def _counted(
+    samples: Sequence[float], noise: Sequence[float], runs: int, rounds: int, canary: Canary | None
+) -> Times:
+    """The quiet samples in the order they were taken; the `rounds` quietest where fewer are."""
+    quiet = _quiet(noise, canary)
+    kept = sorted(np.argsort(noise, kind="stable")[: max(quiet, min(rounds, len(noise)))])
+    return Times(tuple(samples[k] for k in kept), len(kept) * runs, 1 - quiet / len(noise))
 
 
 def timed(run: Callable[[], object]) -> Sampler:

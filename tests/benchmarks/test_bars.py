@@ -25,6 +25,7 @@ def row(shape: str, group: str, tuned_us: float, threads: int = 1, **changes: An
         "bytes": 50,
         "bound_us": 8.0,
         "bound_by": "multiply_add",
+        "disturbed": {"kernel tuned": 0.25},
         "ceilings": rates,
         "kernel": {
             "default": {"median_us": 2 * tuned_us, **figures},

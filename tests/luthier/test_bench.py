@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.pipeline import load_graph, lower
 from compiler.runtime.image import TensorSpec
 from compiler.workload.evaluate import evaluate_program
+from luthier.bench.canary import Canary
 from luthier.bench.engines import make_peer
 from luthier.bench.reference import make_inputs, relative_error
 from luthier.bench.turns import Sampler, take_turns
@@ -41,6 +43,34 @@ def test_contenders_take_turns_and_the_order_turns_too() -> None:
     assert all((len(t.samples_s), t.runs) == (5, 5) for t in times.values())
     changes = [name for name, before in zip(order, ["", *order], strict=False) if name != before]
     assert changes == ["a", "b", "a", "b", "a", "b", "a", "b"]
+
+
+def test_samples_between_slow_songs_of_the_canary_do_not_count() -> None:
+    clock = itertools.count()
+
+    def disturbed() -> bool:
+        return next(clock) % 40 >= 30
+
+    machine = {"disturbed": False}
+
+    def sing(_runs: int) -> float:
+        return 1e-3 * (1.5 if machine["disturbed"] else 1.0)
+
+    def sample(_runs: int) -> float:
+        machine["disturbed"] = disturbed()
+        return 2.0 if machine["disturbed"] else 1.0
+
+    times = take_turns({"a": sample}, seconds=0.02, settle_s=0.0, rounds=20, canary=Canary(sing))["a"]
+    assert set(times.samples_s) == {1.0}
+    assert 0 < times.disturbed < 0.5
+
+
+def test_where_no_sample_is_quiet_the_quietest_stand_in() -> None:
+    songs = iter(np.linspace(1.0, 3.0, 200))
+    canary = Canary(lambda _runs: float(next(songs)))
+    times = take_turns({"a": lambda _runs: 7.0}, seconds=0.0, settle_s=0.0, rounds=5, canary=canary)["a"]
+    assert times.samples_s == (7.0,) * 5
+    assert times.disturbed > 0
 
 
 def test_the_error_is_relative_to_the_largest_value() -> None:
