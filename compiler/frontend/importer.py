@@ -12,6 +12,7 @@ from compiler.errors import LuthierError, ModelError, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.call import OperatorCall, operator_name
 from compiler.frontend.check import check_model, label, opsets
+from compiler.frontend.functions import function_body
 from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES
 from compiler.frontend.operators import LOWERINGS
@@ -78,21 +79,36 @@ def _names(graph: onnx.GraphProto) -> frozenset[str]:
 def _lower_nodes(model: onnx.ModelProto, builder: GraphBuilder, tensors: TensorReader) -> None:
     versions = opsets(model)
     for place, node in enumerate(model.graph.node):
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        opset = versions.get(domain, 0)
-        name = label(node, place)
-        lowering = LOWERINGS.get(node.op_type) if domain == "" else None
-        if lowering is None:
-            raise UnsupportedOperator(operator_name(node), opset, name)
-        try:
-            lowering(OperatorCall(node, opset, name, builder, tensors))
-        except LuthierError:
-            raise
-        except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
-            # A model may be malformed in ways that no check foresaw; its author gets a sentence, the cause is kept.
-            reason = " ".join(str(error).split())[:200]
-            msg = f"node {name!r} ({node.op_type}) cannot be read ({reason}); export the model again"
-            raise ModelError(msg) from error
+        _lower(node, label(node, place), versions, builder, tensors)
+
+
+def _lower(
+    node: onnx.NodeProto,
+    name: str,
+    versions: Mapping[str, int],
+    builder: GraphBuilder,
+    tensors: TensorReader,
+) -> None:
+    """By its lowering, else as ONNX defines it by other operators."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    opset = versions.get(domain, 0)
+    lowering = LOWERINGS.get(domain, {}).get(node.op_type)
+    try:
+        if lowering is not None:
+            return lowering(OperatorCall(node, opset, name, builder, tensors))
+        body = function_body(node, domain, opset, builder)
+    except LuthierError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+        # A model may be malformed in ways that no check foresaw; its author gets a sentence, the cause is kept.
+        reason = " ".join(str(error).split())[:200]
+        msg = f"node {name!r} ({node.op_type}) cannot be read ({reason}); export the model again"
+        raise ModelError(msg) from error
+    if body is None:
+        raise UnsupportedOperator(operator_name(node), opset, name)
+    for place, inner in enumerate(body.nodes):
+        _lower(inner, f"{name}/{label(inner, place)}", body.opsets, builder, tensors)
+    return None
 
 
 def _check_outputs(proto: onnx.GraphProto, graph: Graph) -> None:

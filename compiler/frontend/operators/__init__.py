@@ -1,4 +1,4 @@
-"""Lowerings by operator of the ONNX domain; a file per family."""
+"""Lowerings by domain and operator; a file per family. The domain of ONNX itself is ""."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from compiler.frontend.operators import (
     transposed_convolution,
 )
 
-LOWERINGS: Mapping[str, Lowering] = {
+_ONNX: Mapping[str, Lowering] = {
     **activation.LOWERINGS,
     **arithmetic.LOWERINGS,
     **constants.LOWERINGS,
@@ -50,3 +50,5 @@ LOWERINGS: Mapping[str, Lowering] = {
     **statistical.LOWERINGS,
     **transposed_convolution.LOWERINGS,
 }
+
+LOWERINGS: Mapping[str, Mapping[str, Lowering]] = {"": _ONNX}
