@@ -10,9 +10,9 @@ from compiler.errors import ModelError
 from compiler.frontend.limits import MAX_INITIALISERS, MAX_NODES
 from compiler.frontend.tensors import has_data
 
-OLDEST_OPSET = 7
-"""Broadcasting as in NumPy came with it."""
+OLDEST_OPSET = 1
 OLDEST_IR = 3
+"""Models name their operator sets since then."""
 _SMALL_BYTES = 1024
 """Initialisers up to this size are shown to onnx.checker with their data."""
 

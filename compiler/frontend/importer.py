@@ -15,6 +15,7 @@ from compiler.frontend.check import check_model, label, opsets
 from compiler.frontend.functions import function_body
 from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES
+from compiler.frontend.older import as_of_opset_7
 from compiler.frontend.operators import LOWERINGS
 from compiler.frontend.read import read_source
 from compiler.frontend.tensors import TensorReader
@@ -95,7 +96,7 @@ def _lower(
     lowering = LOWERINGS.get(domain, {}).get(node.op_type)
     try:
         if lowering is not None:
-            return lowering(OperatorCall(node, opset, name, builder, tensors))
+            return lowering(as_of_opset_7(OperatorCall(node, opset, name, builder, tensors)))
         body = function_body(node, domain, opset, builder)
     except LuthierError:
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -61,6 +62,18 @@ def _size(call: OperatorCall) -> None:
     call.emit_constant(np.asarray(size_of(call.shape(0)), np.int64))
 
 
+def _range(call: OperatorCall) -> None:
+    """Emit start + i * delta below (or, where delta is negative, above) the limit."""
+    start, limit, delta = (call.constant(position) for position in range(3))
+    if {a.size for a in (start, limit, delta)} != {1} or not delta.all():
+        call.reject("has limits that are not one number each, or steps of 0")
+    first, last, step = (a.reshape(-1)[0] for a in (start, limit, delta))
+    span = np.float64(last) - np.float64(first) if start.dtype.kind == "f" else int(last) - int(first)
+    count = max(math.ceil(span / step), 0)
+    checked_shape((count,), f"the output of node {call.label!r}")
+    call.emit_constant((first + np.arange(count) * step).astype(start.dtype))
+
+
 def _identity(call: OperatorCall) -> None:
     call.emit_same(call.value(0))
 
@@ -95,6 +108,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "ConstantOfShape": _constant_of_shape,
     "Shape": _shape,
     "Size": _size,
+    "Range": _range,
     "Identity": _identity,
     "Dropout": _dropout,
     "Cast": _cast,

@@ -1,4 +1,4 @@
-"""Transposes, slices, padding and repetition: each element of the result is one of the input, or a constant."""
+"""Transposes, slices and repetition: each element of the result is one of the input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from compiler.frontend.call import Lowering, OperatorCall, distinct_axes
 from compiler.frontend.computes import at, broadcast, broadcast_load, output_axes
 from compiler.graph.ir import Compute
-from compiler.scalar import Bound, Const, Expr, Guard, Load
+from compiler.scalar import Load
 
 
 def _transpose(call: OperatorCall) -> None:
@@ -75,44 +75,8 @@ def _emit_spans(call: OperatorCall, spans: list[range]) -> None:
     return call.emit(Compute(axes, (), None, body, call.dtype(value)))
 
 
-def _pad(call: OperatorCall) -> None:
-    value, shape = call.value(0), call.shape(0)
-    dtype = call.dtype(value)
-    mode = call.text("mode", "constant")
-    if mode != "constant":
-        call.unsupported(f"mode {mode[:20]!r}")
-    before, after, fill = _pad_arguments(call)
-    axes = output_axes(n + a + b for n, b, a in zip(shape, before, after, strict=True))
-    indices = [index - b for index, b in zip(at(axes), before, strict=True)]
-    bounds = tuple(
-        Bound(index, 0, n)
-        for index, n, b, a in zip(indices, shape, before, after, strict=True)
-        if b > 0 or a > 0
-    )
-    load = Load(value, tuple(indices))
-    body: Expr = Guard(bounds, load, Const(fill if dtype.is_float else int(fill), dtype)) if bounds else load
-    call.emit(Compute(axes, (), None, body, dtype))
-
-
-def _pad_arguments(call: OperatorCall) -> tuple[list[int], list[int], float]:
-    rank = len(call.shape(0))
-    if call.opset < 11:
-        pads, fill = call.ints("pads") or [], call.number("value", 0.0)
-    else:
-        pads = call.constant_ints(1)
-        fill = call.constant_float(2) if call.has(2) else 0.0
-    axes = distinct_axes(call, call.constant_ints(3), rank) if call.has(3) else list(range(rank))
-    if len(pads) != 2 * len(axes):
-        call.reject(f"has {len(pads)} pads for {len(axes)} axes")
-    before, after = [0] * rank, [0] * rank
-    for place, axis in enumerate(axes):
-        before[axis], after[axis] = pads[place], pads[len(axes) + place]
-    return before, after, fill
-
-
 LOWERINGS: Mapping[str, Lowering] = {
     "Transpose": _transpose,
     "Expand": _expand,
     "Slice": _slice,
-    "Pad": _pad,
 }
