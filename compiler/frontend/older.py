@@ -89,10 +89,10 @@ def _dropout(call: OperatorCall) -> NodeProto:
 
 
 def _cast(call: OperatorCall) -> NodeProto:
-    name = call.text("to", "")
-    if name not in TensorProto.DataType.keys():
+    name, kinds = call.text("to", ""), dict(TensorProto.DataType.items())
+    if name not in kinds:
         call.reject(f"casts to {name[:20]!r}")
-    return _changed(call, to=int(TensorProto.DataType.Value(name)))
+    return _changed(call, to=kinds[name])
 
 
 def _concat(call: OperatorCall) -> NodeProto:

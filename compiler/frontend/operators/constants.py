@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -67,11 +66,13 @@ def _range(call: OperatorCall) -> None:
     start, limit, delta = (call.constant(position) for position in range(3))
     if {a.size for a in (start, limit, delta)} != {1} or not delta.all():
         call.reject("has limits that are not one number each, or steps of 0")
-    first, last, step = (a.reshape(-1)[0] for a in (start, limit, delta))
-    span = np.float64(last) - np.float64(first) if start.dtype.kind == "f" else int(last) - int(first)
-    count = max(math.ceil(span / step), 0)
-    checked_shape((count,), f"the output of node {call.label!r}")
-    call.emit_constant((first + np.arange(count) * step).astype(start.dtype))
+    whole = start.dtype.kind in "iu"
+    first, last, step = (
+        int(a.reshape(-1)[0]) if whole else float(a.reshape(-1)[0]) for a in (start, limit, delta)
+    )
+    count = max(-((first - last) // step), 0)
+    checked_shape((int(count),), f"the output of node {call.label!r}")
+    call.emit_constant((first + np.arange(int(count)) * step).astype(start.dtype))
 
 
 def _identity(call: OperatorCall) -> None:

@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 from compiler.frontend import import_model
+from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.pipeline import optimise
 from tests.compiler.frontend.cases import (
     IMAGE,
@@ -15,6 +16,7 @@ from tests.compiler.frontend.cases import (
     Shape,
     case,
     compare,
+    floats,
     ints,
     run_case,
     run_one,
@@ -182,6 +184,25 @@ def test_negative_padding_crops() -> None:
     node = helper.make_node("Pad", ["x", "pads", "value"], ["y"])
     actual = run_one(node, x, {"pads": ints(-1, 0, 1, -2), "value": scalar(9.0)})
     np.testing.assert_array_equal(actual, np.pad(x[1:, :2], ((0, 1), (0, 0)), constant_values=9.0))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "wanted"),
+    [
+        (floats(1, 2, 0.25), floats(1, 1.25, 1.5, 1.75)),
+        (ints(5, 0, -2), ints(5, 3, 1)),
+        (ints(0, 6, 3), ints(0, 3)),
+    ],
+)
+def test_range_of_known_limits(numbers: np.ndarray, wanted: np.ndarray) -> None:
+    nodes = [
+        helper.make_node("Range", ["start", "limit", "delta"], ["range"]),
+        helper.make_node("Gather", ["range", "x"], ["y"]),
+    ]
+    constants = dict(zip(("start", "limit", "delta"), numbers, strict=True))
+    constants["x"] = np.arange(len(wanted))
+    graph = import_model(model(nodes, {}, constants))
+    np.testing.assert_array_equal(evaluate_graph(graph, {})["y"], wanted)
 
 
 def test_shape_arithmetic_is_constant() -> None:
