@@ -1,23 +1,26 @@
-"""The final comparison: which schedule is served, decided by evidence and not by noise."""
+"""The final comparison: which schedule is served, decided by evidence and not by noise.
+
+Finalists are timed in turns, and their samples compared pair by pair (`tuner.pairs`). Before that, what leads is told
+from trials that were taken at different times.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tuner.candidate import Candidate
 from tuner.measure import Measured
+from tuner.pairs import differ
 
-ROUNDS = 3
-"""How often each finalist is timed, in turn."""
 FINALISTS = 3
 BAND = 1.1
 """A candidate whose trial took this many times the best one's is no finalist."""
 TIE = 0.02
-"""Medians closer than this are equal, whatever the samples say."""
+"""Medians of trials closer than this are equal, whatever the samples say."""
 
 CLEAR = 0.1
-"""Medians further apart than this differ: samples taken in turn share the machine's disturbances."""
+"""Medians of trials further apart than this differ."""
 
 Timed = tuple[Candidate, Measured]
 
@@ -34,10 +37,20 @@ def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidat
     return _distinct([default, *([incumbent] if incumbent is not None else []), *best])
 
 
+def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
+    """The winner by trials that were taken at different times."""
+    return _winner(timed, default, _ties)
+
+
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
-    """The winner: the fastest, or of those that tie with it the default, else the one of fewest steps."""
+    """The winner by samples that were taken in turns."""
+    return _winner(timed, default, lambda a, b: not differ(a.samples_s, b.samples_s))
+
+
+def _winner(timed: Sequence[Timed], default: Candidate, ties: Callable[[Measured, Measured], bool]) -> Timed:
+    """The fastest, or of those that tie with it the default, else the one of fewest steps."""
     fastest = min(timed, key=lambda entry: (entry[1].median_s, entry[0].digest))
-    tied = [entry for entry in timed if _ties(fastest[1], entry[1])]
+    tied = [entry for entry in timed if entry is fastest or ties(fastest[1], entry[1])]
 
     def order(entry: Timed) -> tuple[bool, int, str]:
         candidate = entry[0]

@@ -119,6 +119,13 @@ class Runner(Protocol):
         """Measure all; one result per input. Raises MeasureError where the Device itself is lost."""
         ...
 
+    def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        """Measure all in turns; the n-th samples of all were taken in the n-th round (tuner.pairs).
+
+        Raises MeasureError where the Device itself is lost.
+        """
+        ...
+
     def close(self) -> None:
         """Stop its processes."""
         ...

@@ -20,7 +20,7 @@ from tuner.cost_model.learner import Learner
 from tuner.cost_model.protocol import CostModel
 from tuner.database import TuningLog
 from tuner.deadline import Deadline
-from tuner.finals import ROUNDS, Timed, settle
+from tuner.finals import Timed, settle
 from tuner.loading import KNOWN_LIMIT, default_space, load_run, task_share
 from tuner.measure import Builder, Measured, Runner
 from tuner.options import SessionOptions, check_tasks
@@ -200,7 +200,7 @@ class TuningSession:
             return
         finalists = run.finalists()
         alone = run.trial_of(finalists[0]) if len(finalists) == 1 else None
-        results = [alone] if alone is not None else self._bench.measure(run.task, finalists, ROUNDS)
+        results = [alone] if alone is not None else self._bench.compare(run.task, finalists)
         timed = [(c, r) for c, r in zip(finalists, results, strict=True) if isinstance(r, Measured)]
         self._deadline.compared(self._clock.elapsed_s - start_s)
         if not timed:

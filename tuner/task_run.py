@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner import finals
 from tuner.candidate import Candidate
-from tuner.finals import Timed, finalists, settle
+from tuner.finals import Timed
 from tuner.measure import Measured, MeasureFailed, MeasureResult
 from tuner.outcome import Event, EventType, TaskResult, TaskStatus
 from tuner.record import CODEGEN_EPOCH, TuningRecord
@@ -98,12 +99,12 @@ class TaskRun:
 
     def leader(self) -> Timed | None:
         """The winner by trials alone; None where none succeeded."""
-        return settle(list(self._measured.values()), self.default) if self._measured else None
+        return finals.leader(list(self._measured.values()), self.default) if self._measured else None
 
     def finalists(self) -> list[Candidate]:
         """Who takes part in the final comparison."""
         incumbent = None if self.record is None else Candidate(self.record.schedule)
-        return finalists(list(self._measured.values()), self.default, incumbent)
+        return finals.finalists(list(self._measured.values()), self.default, incumbent)
 
     def trial_of(self, candidate: Candidate) -> Measured | None:
         """The successful trial of a candidate."""

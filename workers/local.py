@@ -130,13 +130,22 @@ class LocalRunner:
 
     def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all; raises MeasureError where this machine cannot run the Target, or no child can be prepared."""
-        if not task.target.is_native:
-            msg = f"this machine cannot run code for {task.target.name}; measure on a device of that kind"
-            raise MeasureError(msg)
+        _check_native(task)
         results: list[MeasureResult] = []
         while len(results) < len(built):
             results += self._measure_until_failure(task, built[len(results) :])
         return results
+
+    def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        """Measure all in turns, in one child; who fails is left out and the others compared again."""
+        _check_native(task)
+        failed: dict[int, MeasureResult] = {}
+        while left := [place for place in range(len(built)) if place not in failed]:
+            answer = self._take_turns(task, [built[place] for place in left])
+            if isinstance(answer, list):
+                return [r for _, r in sorted({**failed, **dict(zip(left, answer, strict=True))}.items())]
+            failed[left[answer[0]]] = answer[1]
+        return [failed[place] for place in sorted(failed)]
 
     def close(self) -> None:
         """Stop the child that waits for the next batch."""
@@ -148,7 +157,7 @@ class LocalRunner:
         """Results up to the first failure, in one child; at least one."""
         child = self._take()
         try:
-            self._prepare(child, task, built)
+            self._prepare(child, task, built, in_turns=False)
             results: list[MeasureResult] = []
             for b in built:
                 result = _result(child.receive(self._options.timeout_s))
@@ -162,7 +171,33 @@ class LocalRunner:
             # It starts while the next candidates are chosen and built.
             self._next = Child("measure", self._options.memory_bytes)
 
-    def _prepare(self, child: Child, task: Task, built: Sequence[Built]) -> None:
+    def _take_turns(
+        self, task: Task, built: Sequence[Built]
+    ) -> list[MeasureResult] | tuple[int, MeasureFailed]:
+        """All results, or the place of the first that failed and its failure."""
+        child = self._take()
+        try:
+            self._prepare(child, task, built, in_turns=True)
+            for place in range(len(built)):
+                answer = child.receive(self._options.timeout_s)
+                if isinstance(answer, MeasureFailed):
+                    return place, answer
+                if answer.header.get("event") == "failed":
+                    return place, _failure(answer)
+            # Preparing a sample of each may take as long as all samples together.
+            answer = child.receive((len(built) + 1) * self._options.timeout_s)
+            if isinstance(answer, MeasureFailed):
+                msg = f"verified candidates of {task.name} could not be compared: {answer.message}"
+                raise MeasureError(msg)
+            wrong = answer.header.get("place")
+            if isinstance(wrong, int) and 0 <= wrong < len(built):
+                return wrong, _failure(answer)
+            return _compared(answer, built)
+        finally:
+            child.close()
+            self._next = Child("measure", self._options.memory_bytes)
+
+    def _prepare(self, child: Child, task: Task, built: Sequence[Built], *, in_turns: bool) -> None:
         kernels, codes = kernels_json(built)
         digest = task.workload.digest
         known = self._reference[1] if self._reference[0] == digest else {}
@@ -172,6 +207,7 @@ class LocalRunner:
             "options": options_json(self._options),
             "kernels": kernels,
             "reference": list(known),
+            "in_turns": in_turns,
             "best_s": self._best_s.get(task.key),
             "limits": asdict(Limits(self._options.memory_bytes, cpu_s, task.threads)),
         }
@@ -201,6 +237,33 @@ def started(child: Child) -> Child:
         msg = f"no worker process can be started here: {ready.message}; see `luthier doctor`"
         raise MeasureError(msg)
     return child
+
+
+def _failure(answer: Frame) -> MeasureFailed:
+    """The failure in an answer that says `failed`."""
+    result = _result(answer)
+    if isinstance(result, MeasureFailed):
+        return result
+    return MeasureFailed(FailureKind.CRASH, "the measuring process answered something that is no result")
+
+
+def _compared(answer: Frame, built: Sequence[Built]) -> list[MeasureResult]:
+    """The results of a comparison; raises MeasureError where the child answered something else."""
+    answers = answer.header.get("results")
+    results = [_result(Frame({"result": a})) for a in answers] if isinstance(answers, list) else []
+    if len(results) != len(built) or len({len(r.samples_s) for r in results if isinstance(r, Measured)}) != 1:
+        msg = "the measuring process answered something that is no comparison"
+        raise MeasureError(msg)
+    return [
+        replace(r, build_s=b.build_s) if isinstance(r, Measured) else r
+        for r, b in zip(results, built, strict=True)
+    ]
+
+
+def _check_native(task: Task) -> None:
+    if not task.target.is_native:
+        msg = f"this machine cannot run code for {task.target.name}; measure on a device of that kind"
+        raise MeasureError(msg)
 
 
 def _result(answer: Frame | MeasureFailed) -> MeasureResult:

@@ -43,12 +43,17 @@ class DeviceHost:
         return self._device
 
     def measure(self, request: str, codes: list[bytes]) -> str:
-        """JSON with `results`, or `broken` and why the Device measured nothing."""
+        """Measure one after the other or in turns.
+
+        Returns JSON with `results`, or with `broken` and why the Device measured nothing.
+        """
         data = json.loads(request)
         kernels = kernels_from_json(data["kernels"], codes)
         built = [Built(k, s) for k, s in zip(kernels, data["build_s"], strict=True)]
         try:
-            results = self._runner_for(data["options"]).run(task_from_json(data["task"]), built)
+            runner = self._runner_for(data["options"])
+            work = runner.compare if data["in_turns"] else runner.run
+            results = work(task_from_json(data["task"]), built)
         except LuthierError as error:
             return json.dumps({"broken": str(error)})
         return json.dumps({"results": [result_json(r) for r in results]})
@@ -91,12 +96,20 @@ class RayRunner:
 
     def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all; a lost actor is replaced once. Raises MeasureError where the Device stays lost."""
+        return self._results(task, built, in_turns=False)
+
+    def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        """Measure all in turns; a lost actor is replaced once. Raises MeasureError where the Device stays lost."""
+        return self._results(task, built, in_turns=True)
+
+    def _results(self, task: Task, built: Sequence[Built], *, in_turns: bool) -> list[MeasureResult]:
         kernels, codes = kernels_json(built)
         request = {
             "task": task_json(task),
             "options": options_json(self._options),
             "kernels": kernels,
             "build_s": [b.build_s for b in built],
+            "in_turns": in_turns,
         }
         answer = json.loads(self._measure(json.dumps(request), list(codes)))
         if "broken" in answer:

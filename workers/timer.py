@@ -4,6 +4,10 @@ For each candidate of a batch: run once on guarded memory and verify, place the 
 many runs last `min_sample_ms` (these are the warm-up), take `samples` samples of that many runs inside native code,
 and verify again what the last timed run left. One result is answered per candidate as soon as it is known; the first
 that fails is the last that this process measures.
+
+A comparison verifies every candidate the same way and then times all of them in turns, a sample of each per round,
+until `tuner.pairs` can tell them apart. `verified` is answered per candidate, and all results together at the end, or
+the place and the result of the first that failed.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import LuthierError
@@ -22,14 +26,12 @@ from tuner.task import Task
 from workers import sandbox
 from workers.case import Case, make_case, reference_bytes
 from workers.frames import Frame
+from workers.sampling import sample
+from workers.turns import Contender, WrongError, take_turns
 from workers.verify import check, place
 from workers.wire import kernels_from_json, options_from_json, task_from_json
 
-HOPELESS = 3.0
-"""A candidate whose first sample is so many times slower than the best gets no further samples."""
-
-_MAX_RUNS = 1 << 24
-_TIMING_SHARE = 0.5
+_UNLOADABLE = (MemoryError, LuthierError, KeyError, ValueError, RuntimeError)
 
 
 def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
@@ -45,6 +47,9 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
     reply(Frame({"event": "prepared", "reference": list(values), **entered}, tuple(values.values())))
     del values, known, request
     gc.disable()
+    if header["in_turns"]:
+        reply(_compared(task, case, kernels, options, lambda: reply(Frame({"event": "verified"}))))
+        return
     best_s: float | None = header["best_s"]
     for kernel in kernels:
         result = measure(task, case, kernel, options, best_s)
@@ -61,10 +66,45 @@ def measure(
     try:
         with closing(LoadedKernel(kernel, task.threads)) as loaded:
             return _measure_loaded(loaded, task, case, kernel, options, best_s)
-    except MemoryError:
+    except _UNLOADABLE as error:
+        return _unloadable(error, options)
+
+
+def _unloadable(error: Exception, options: MeasureOptions) -> MeasureFailed:
+    """Why a kernel could not even be called."""
+    if isinstance(error, MemoryError):
         return MeasureFailed(FailureKind.OUT_OF_MEMORY, f"passed {options.memory_bytes >> 20} MiB")
-    except (LuthierError, KeyError, ValueError, RuntimeError) as error:
-        return MeasureFailed(FailureKind.BUILD, f"the kernel cannot be loaded: {error}")
+    return MeasureFailed(FailureKind.BUILD, f"the kernel cannot be loaded: {error}")
+
+
+def _compared(
+    task: Task, case: Case, kernels: Sequence[Kernel], options: MeasureOptions, verified: Callable[[], None]
+) -> Frame:
+    """The answer to a comparison; `verified` is called after each kernel that has given the reference once."""
+    entries: list[Contender] = []
+    results: list[Measured] = []
+    with ExitStack() as stack:
+        try:
+            for kernel in kernels:
+                entries.append(Contender(task, case, kernel, stack))
+                verified()
+        except WrongError as wrong:
+            return _failed(len(entries), wrong.failure)
+        except _UNLOADABLE as error:
+            return _failed(len(entries), _unloadable(error, options))
+        take_turns(entries, options)
+        for place_of, entry in enumerate(entries):
+            again = check(entry.arguments, case, task.error_budget)
+            if isinstance(again, MeasureFailed):
+                return _failed(
+                    place_of, MeasureFailed(again.kind, f"{again.message}, but only after many runs")
+                )
+            results.append(entry.result(again))
+    return Frame({"event": "results", "results": [result_json(result) for result in results]})
+
+
+def _failed(place_of: int, failure: MeasureFailed) -> Frame:
+    return Frame({"event": "failed", "place": place_of, "result": result_json(failure)})
 
 
 def _measure_loaded(
@@ -90,31 +130,3 @@ def _measure_loaded(
         return MeasureFailed(again.kind, f"{again.message}, but only after many runs")
     end = time.perf_counter()
     return Measured(samples, max(error, again), verify_s=verified - start, measure_s=end - verified)
-
-
-def sample(time_ns: Callable[[int], int], options: MeasureOptions, best_s: float | None) -> tuple[float, ...]:
-    """Seconds per run, one figure per sample; `time_ns(runs)` is the total of that many runs."""
-    sample_ns = options.min_sample_ms * 1e6
-    runs, spent = 1, time_ns(1)
-    # The first run meets cold caches and a sleeping team; where it took long, that no longer matters.
-    total = time_ns(1) if spent < 10 * sample_ns else spent
-    spent += total
-    while total < sample_ns / 2 and runs < _MAX_RUNS:
-        runs = _enough(sample_ns, runs, total, most=16 * runs)
-        total = time_ns(runs)
-        spent += total
-    runs = _enough(sample_ns, runs, total, most=_MAX_RUNS)
-    taken: list[float] = []
-    while len(taken) < options.samples:
-        total = time_ns(runs)
-        spent += total
-        taken.append(total / runs / 1e9)
-        hopeless = best_s is not None and taken[0] > HOPELESS * best_s
-        if hopeless or spent > _TIMING_SHARE * options.timeout_s * 1e9:
-            break
-    return tuple(taken)
-
-
-def _enough(sample_ns: float, runs: int, total_ns: int, most: int) -> int:
-    """How many runs last as long as a sample, from what `runs` of them took."""
-    return min(most, max(1, math.ceil(sample_ns * runs / max(total_ns, 1))), _MAX_RUNS)

@@ -42,6 +42,7 @@ LOOP = """
 declare ptr @malloc(i64)
 declare i32 @puts(ptr)
 declare i32 @getchar()
+@calls = internal global i64 0
 @text = private constant [4 x i8] c"LUF\\00"
 
 define void @planted(ptr %x, ptr %y, i64 %begin, i64 %end) {{
@@ -105,6 +106,20 @@ touch:
 TALKS = """
   %said = call i32 @puts(ptr @text)
   %heard = call i32 @getchar()
+  ret void"""
+
+
+WRONG_THE_SECOND_TIME = """
+  %before = load i64, ptr @calls
+  %called = add i64 %before, 1
+  store i64 %called, ptr @calls
+  %again = icmp ugt i64 %before, 0
+  br i1 %again, label %wrong, label %right
+wrong:
+  %spot = getelementptr float, ptr %y, i64 9
+  store volatile float 0.5, ptr %spot, align 4
+  ret void
+right:
   ret void"""
 
 

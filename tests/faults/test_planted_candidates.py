@@ -12,6 +12,7 @@ from tests.faults import planted
 from tests.faults.planted import HALO, SIZE, store
 from tests.workers.children import children
 from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureOptions
+from tuner.pairs import LOOKS
 from workers.local import LocalRunner
 
 pytestmark = pytest.mark.faults
@@ -60,6 +61,33 @@ def test_each_is_its_kind_and_the_run_goes_on(runner: LocalRunner, name: str) ->
         assert len(measured.samples_s) >= 1
         assert measured.error <= 1e-6
         assert measured.build_s == 0.25
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_comparison_leaves_it_out_and_goes_on(runner: LocalRunner, name: str) -> None:
+    bad, kind = PLANTED[name]
+    good = planted.planted()
+
+    first, result, last = runner.compare(planted.task(), [good, bad, good])
+
+    assert isinstance(result, MeasureFailed), result
+    assert result.kind is kind, result.message
+    assert isinstance(first, Measured)
+    assert isinstance(last, Measured)
+    assert len(first.samples_s) == len(last.samples_s) >= LOOKS[0]
+    assert first.build_s == 0.25
+
+
+def test_what_goes_wrong_only_after_many_runs_is_left_out_too(runner: LocalRunner) -> None:
+    late = planted.planted(planted.WRONG_THE_SECOND_TIME)
+    good = planted.planted()
+
+    failed, measured = runner.compare(planted.task(), [late, good])
+
+    assert isinstance(failed, MeasureFailed)
+    assert failed.kind is FailureKind.WRONG_OUTPUT
+    assert failed.message.endswith("but only after many runs")
+    assert isinstance(measured, Measured)
 
 
 def test_the_message_says_what_was_wrong(runner: LocalRunner) -> None:

@@ -4,8 +4,9 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Split
 from tests.tuner import toy
 from tuner.candidate import Candidate
-from tuner.finals import finalists, settle
+from tuner.finals import finalists, leader, settle
 from tuner.measure import Measured
+from tuner.pairs import LOOKS
 
 DEFAULT = Candidate(toy.default())
 
@@ -18,23 +19,43 @@ def timed(time_s: float, spread: float = 0.001) -> Measured:
     return toy.measured(time_s, spread)
 
 
+def in_turns(time_s: float, disturbed: float = 0.0, every: int = 3) -> Measured:
+    """A comparison's samples: so much slower in every third round, for all who take part, and a little of its own."""
+    rounds = range(LOOKS[0])
+    own = 1e-3 * time_s
+    return Measured(
+        tuple(time_s * (1 + disturbed * (r % every == 0)) + own * (r * 7 % 5) for r in rounds), 1e-7
+    )
+
+
 def test_the_fastest_wins_when_it_is_clear() -> None:
     fast = candidate(1, 2, 3, 4, 5)
-    assert settle([(DEFAULT, timed(1.0)), (fast, timed(0.9))], DEFAULT) == (fast, timed(0.9))
+    assert leader([(DEFAULT, timed(1.0)), (fast, timed(0.9))], DEFAULT) == (fast, timed(0.9))
+    assert settle([(DEFAULT, in_turns(1.0)), (fast, in_turns(0.96))], DEFAULT)[0] == fast
+    alone = (DEFAULT, timed(1.0))
+    assert settle([alone], DEFAULT) == alone
 
 
 def test_a_tie_goes_to_the_default_then_to_fewer_steps_then_to_the_digest() -> None:
     long, short, other = candidate(1, 2, 3), candidate(1), candidate(2)
-    assert settle([(long, timed(0.99)), (DEFAULT, timed(1.0))], DEFAULT)[0] == DEFAULT
-    assert settle([(long, timed(0.99)), (short, timed(1.0)), (DEFAULT, timed(1.5))], DEFAULT)[0] == short
-    winner = settle([(short, timed(1.0)), (other, timed(1.0))], DEFAULT)[0]
-    assert winner.digest == min(short.digest, other.digest)
+    for settled, measured in ((leader, timed), (settle, in_turns)):
+        assert settled([(long, measured(0.99)), (DEFAULT, measured(1.0))], DEFAULT)[0] == DEFAULT
+        trio = [(long, measured(0.99)), (short, measured(1.0)), (DEFAULT, measured(1.5))]
+        assert settled(trio, DEFAULT)[0] == short
+        winner = settled([(short, measured(1.0)), (other, measured(1.0))], DEFAULT)[0]
+        assert winner.digest == min(short.digest, other.digest)
 
 
-def test_wide_samples_tie_where_narrow_ones_do_not() -> None:
+def test_wide_trials_tie_where_narrow_ones_do_not() -> None:
     fast = candidate(1)
-    assert settle([(fast, timed(0.95, 0.2)), (DEFAULT, timed(1.0, 0.2))], DEFAULT)[0] == DEFAULT
-    assert settle([(fast, timed(0.95, 0.001)), (DEFAULT, timed(1.0, 0.001))], DEFAULT)[0] == fast
+    assert leader([(fast, timed(0.95, 0.2)), (DEFAULT, timed(1.0, 0.2))], DEFAULT)[0] == DEFAULT
+    assert leader([(fast, timed(0.95, 0.001)), (DEFAULT, timed(1.0, 0.001))], DEFAULT)[0] == fast
+
+
+def test_what_slows_a_round_slows_all_of_it_and_hides_nothing() -> None:
+    fast = candidate(1)
+    entries = [(fast, in_turns(0.95, disturbed=0.5)), (DEFAULT, in_turns(1.0, disturbed=0.5))]
+    assert settle(entries, DEFAULT)[0] == fast
 
 
 def test_finalists_are_the_default_the_incumbent_and_the_best() -> None:

@@ -11,6 +11,7 @@ from tests.tuner import toy
 from tuner.cost_model.xgboost_model import XGBoostModel, XGBoostOptions
 from tuner.database import MemoryLog
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
+from tuner.pairs import LOOKS
 from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
 from tuner.search.simulated import SimulatedBuilder, SimulatedRunner, recorded
 from tuner.session import Event, SessionOptions, SessionResult, TuningSession
@@ -73,7 +74,7 @@ def test_a_session_tunes_every_task_and_tells_the_evidence() -> None:
         )
         assert outcome.tuned_s is not None
         assert outcome.untuned_s > outcome.tuned_s
-        assert len(record.measured.samples_s) == 9
+        assert len(record.measured.samples_s) == LOOKS[0]
         assert record.provenance["stage"] == "final"
         assert record.provenance["job"] == job
         assert toy.default().digest in record.provenance["compared"]

@@ -13,6 +13,7 @@ import pytest
 from compiler.errors import InputError
 from tests.faults import planted
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureOptions
+from tuner.pairs import LOOKS
 from workers import ray_cluster
 from workers.ray_runner import RayRunner
 
@@ -49,6 +50,17 @@ def test_it_measures_and_names_failures(runner: RayRunner) -> None:
     assert len(first.samples_s) == OPTIONS.samples
     assert isinstance(failed, MeasureFailed)
     assert failed.kind is FailureKind.TIMEOUT
+
+
+def test_it_compares_in_turns(runner: RayRunner) -> None:
+    good, bad = planted.planted(), planted.planted(planted.store("y", 9, "0.5"))
+    first, failed, last = runner.compare(planted.task(), [good, bad, good])
+
+    assert isinstance(first, Measured)
+    assert isinstance(last, Measured)
+    assert len(first.samples_s) == len(last.samples_s) >= LOOKS[0]
+    assert isinstance(failed, MeasureFailed)
+    assert failed.kind is FailureKind.WRONG_OUTPUT
 
 
 def test_the_cluster_asks_for_a_token(runner: RayRunner) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.measure import MeasureOptions
-from workers.timer import sample
+from workers.sampling import sample
 
 
 class Clock:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import cycle, islice
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import MeasureError
 from compiler.schedule.schedule import Schedule, schedule_from_json, schedule_json
 from tuner.measure import Built, FailureKind, MeasureFailed, MeasureInput, MeasureResult
+from tuner.pairs import LOOKS
 from tuner.record import Trial
 from tuner.task import RecordKey, Task
 
@@ -53,6 +56,10 @@ class SimulatedRunner:
         self.measured.update((task.key, schedule.digest) for schedule in schedules)
         return [self._simulation(task, schedule) for schedule in schedules]
 
+    def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        """As many samples of each as a comparison takes at first, of the simulated ones in turn."""
+        return [_in_turns(result) for result in self.run(task, built)]
+
     def close(self) -> None:
         """Nothing to stop."""
 
@@ -62,6 +69,12 @@ def recorded(trials: Iterable[Trial]) -> Simulation:
     results = {(trial.key, trial.schedule.digest): trial.result for trial in trials}
     missing = MeasureFailed(FailureKind.BUILD, "the recorded log has no such schedule")
     return lambda task, schedule: results.get((task.key, schedule.digest), missing)
+
+
+def _in_turns(result: MeasureResult) -> MeasureResult:
+    if isinstance(result, MeasureFailed):
+        return result
+    return replace(result, samples_s=tuple(islice(cycle(result.samples_s), LOOKS[0])))
 
 
 def _kernel(schedule: Schedule) -> Kernel:
