@@ -2,7 +2,9 @@
 
     LuthierError
     ├── ModelError             the ONNX file cannot be read, is invalid, or is too large
-    │   └── UnsupportedOperator  valid ONNX that Luthier has no lowering for
+    │   └── UnsupportedModel   valid ONNX that Luthier does not read: an element type, an operator set
+    │       ├── NotStatic        no form of it can be compiled before it runs
+    │       └── UnsupportedOperator  an operator that Luthier has no lowering for
     ├── InputError             an argument, option or input array is wrong
     ├── TargetError            unknown Target, or one that this machine cannot run
     ├── ScheduleError          a Step that is not legal where it is applied
@@ -24,7 +26,17 @@ class ModelError(LuthierError):
     """The model cannot be read, is not valid ONNX, or passes a limit."""
 
 
-class UnsupportedOperator(ModelError):
+class UnsupportedModel(ModelError):
+    """Valid ONNX that Luthier does not read."""
+
+
+class NotStatic(UnsupportedModel):
+    """A model without a form that is compiled once and for all: sizes depend on values, or inputs are no tensors."""
+
+    REMEDY = "give it to luthier.compile, which compiles such a model as it runs"
+
+
+class UnsupportedOperator(UnsupportedModel):
     """Valid ONNX that Luthier has no lowering for."""
 
     def __init__(self, operator: str, opset: int, node: str, detail: str = "") -> None:

@@ -22,16 +22,19 @@ if TYPE_CHECKING:
         LuthierError,
         MeasureError,
         ModelError,
+        NotStatic,
         NotTuned,
         ScheduleError,
         ServiceError,
         TargetError,
+        UnsupportedModel,
         UnsupportedOperator,
     )
     from compiler.runtime.image import TensorSpec
     from compiler.runtime.module import Module
     from luthier.api import compile, load, tune
     from luthier.client import Client, Job
+    from luthier.dynamic import DynamicModule
     from luthier.report.report import TuningReport
 
 __all__ = [
@@ -41,10 +44,13 @@ __all__ = [
     "Client",
     "Job",
     "Module",
+    "DynamicModule",
     "TensorSpec",
     "TuningReport",
     "LuthierError",
     "ModelError",
+    "UnsupportedModel",
+    "NotStatic",
     "UnsupportedOperator",
     "InputError",
     "TargetError",
@@ -58,13 +64,14 @@ __all__ = [
 ]
 
 _ERRORS = (
-    "LuthierError ModelError UnsupportedOperator InputError TargetError ScheduleError CompileError "
-    "DatabaseError NotTuned MeasureError ServiceError"
+    "LuthierError ModelError UnsupportedModel NotStatic UnsupportedOperator InputError TargetError ScheduleError "
+    "CompileError DatabaseError NotTuned MeasureError ServiceError"
 )
 _HOMES = {
     **dict.fromkeys(("tune", "compile", "load"), "luthier.api"),
     **dict.fromkeys(("Client", "Job"), "luthier.client"),
     "Module": "compiler.runtime.module",
+    "DynamicModule": "luthier.dynamic",
     "TensorSpec": "compiler.runtime.image",
     "TuningReport": "luthier.report.report",
     **dict.fromkeys(_ERRORS.split(), "compiler.errors"),

@@ -13,33 +13,60 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from compiler.errors import InputError
-from compiler.pipeline import compile_program, load_graph, lower
+from compiler.frontend.input_kinds import check_value, declared_kinds
+from compiler.frontend.stage import staged_model
+from compiler.graph.ir import Graph
+from compiler.pipeline import compile_program, lower
 from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
+from luthier.dynamic import DynamicModule
 
 
 class LuthierRep(BackendRep):
-    """A compiled model. `run` takes arrays in the order of the model's inputs."""
+    """A compiled model. `run` takes values in the order of the model's inputs."""
 
-    def __init__(self, module: Module) -> None:
-        """Wrap a compiled model."""
-        self._module = module
-        self._outputs = namedtupledict("Outputs", [spec.name for spec in module.outputs])
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """Compile what can be compiled before the inputs are there; raises ModelError."""
+        staged = staged_model(model)
+        self._declared = staged.inputs
+        self._module = DynamicModule(staged, _compiled)
+        self._outputs = namedtupledict("Outputs", list(staged.outputs))
+        kinds = declared_kinds(staged.inputs)
+        if kinds is not None:
+            self._module.prepare(kinds)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Outputs in the model's order; raises InputError on a wrong number, shape or type of arrays."""
-        arrays = list(inputs) if isinstance(inputs, Sequence) else [inputs]
-        specs = self._module.inputs
-        if len(arrays) != len(specs):
-            msg = f"the model has {len(specs)} inputs, {len(arrays)} were given; give one array each"
+        """Outputs in the model's order: an array, a list of them for a sequence, None for an optional without value.
+
+        A TensorProto may stand for an array; then the outputs are such, too.
+
+        Raises:
+            InputError: the number, shape or type of the inputs is wrong.
+            UnsupportedOperator: a node that depends on values of the inputs has no lowering.
+        """
+        values = list(inputs) if isinstance(inputs, Sequence) else [inputs]
+        names = self._module.inputs
+        if len(values) != len(names):
+            msg = f"the model has {len(names)} inputs, {len(values)} were given; give one value each"
             raise InputError(msg)
-        named = {spec.name: np.asarray(array) for spec, array in zip(specs, arrays, strict=True)}
-        values = self._module.run(named)
-        return tuple(self._outputs(*(values[spec.name] for spec in self._module.outputs)))
+        protos = any(isinstance(value, TensorProto) for value in values)
+        given = {}
+        for name, value in zip(names, values, strict=True):
+            array = numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+            given[name] = array if array is None or isinstance(array, list) else np.asarray(array)
+            check_value(self._declared[name], given[name])
+        found = self._module.run(given)
+        results = [found[name] for name in self._module.outputs]
+        if protos:
+            results = [
+                numpy_helper.from_array(r, n) for n, r in zip(self._module.outputs, results, strict=True)
+            ]
+        return tuple(self._outputs(*results))
 
 
 class LuthierBackend(Backend):
@@ -51,12 +78,16 @@ class LuthierBackend(Backend):
         if not cls.supports_device(device):
             msg = f"no code for device {device!r}; use CPU"
             raise InputError(msg)
-        return LuthierRep(compile_program(lower(load_graph(model)), native_target(), 1, NoSource()))
+        return LuthierRep(model)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether code can be made for it: the CPU only."""
         return device.split(":")[0] == "CPU"
+
+
+def _compiled(graph: Graph) -> Module:
+    return compile_program(lower(graph), native_target(), 1, NoSource())
 
 
 prepare = LuthierBackend.prepare

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.dtype import DType
-from compiler.errors import ModelError
+from compiler.errors import ModelError, NotStatic
+from compiler.frontend.empty import of_nothing, without_empty
 from compiler.frontend.limits import checked_shape
 from compiler.graph.fold_constants import fold
 from compiler.graph.ir import Compute, Graph, Node, TensorType
@@ -36,7 +37,12 @@ class GraphBuilder:
     nodes: list[Node] = field(default_factory=list)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    sequences: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The elements of each sequence: their number is always known."""
+    absent: set[str] = field(default_factory=set)
+    """Optionals without a value."""
     _computed: dict[str, DType] = field(default_factory=dict)
+    _promised: set[str] = field(default_factory=set)
 
     def resolve(self, name: str) -> str:
         """The value that an ONNX name stands for."""
@@ -70,6 +76,10 @@ class GraphBuilder:
         """
         shape = checked_shape((a.size for a in compute.axes), f"{name!r} of node {node!r}")
         checked_shape((1, *(a.size for a in compute.reduce_axes)), f"the reduction of node {node!r}")
+        compute = without_empty(compute, self.constants)
+        if 0 in shape or any(a.size == 0 for a in compute.reduce_axes):
+            dtype = expr_type(compute.body, lambda value: DType.from_numpy(self.dtype(value)))
+            return self.add_constant(name, of_nothing(replace(compute, dtype=dtype)))
         small = int(np.prod(shape, dtype=np.int64)) <= _EAGER_ELEMENTS
         value = fold(compute, self.constants) if eager and (small or not compute.dtype.is_float) else None
         if value is not None:
@@ -83,9 +93,15 @@ class GraphBuilder:
     def fresh(self, base: str) -> str:
         """A name that no value of the model has."""
         name, count = base, 0
-        while name in self.reserved or name in self.shapes:
+        while name in self.reserved or name in self.shapes or name in self._promised:
             count += 1
             name = f"{base}.{count}"
+        return name
+
+    def reserve(self, base: str) -> str:
+        """A fresh name that is not given again, for a value that comes later."""
+        name = self.fresh(base)
+        self._promised.add(name)
         return name
 
     def graph(self, outputs: Sequence[str], name: str) -> Graph:
@@ -95,6 +111,10 @@ class GraphBuilder:
             if output in self.inputs:
                 msg = f"output {output!r} of the model is one of its inputs; put an Identity node in between"
                 raise ModelError(msg)
+            if 0 in self.shapes.get(self.resolve(output), ()):
+                msg = f"output {output!r} of the model has shape {list(self.shapes[self.resolve(output)])}"
+                msg += f"; {NotStatic.REMEDY}"
+                raise NotStatic(msg)
             if self.resolve(output) not in self.shapes:
                 msg = f"output {output!r} of the model is optional and not computed; export the model without it"
                 raise ModelError(msg)

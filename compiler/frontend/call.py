@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from onnx import AttributeProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto
 
 from compiler.dtype import DType
-from compiler.errors import ModelError, UnsupportedOperator
+from compiler.errors import ModelError, NotStatic, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.tensors import TensorReader
 from compiler.graph.ir import Compute
 
 Array = npt.NDArray[Any]
+
+
+class NeedsValue(UnsupportedOperator, NotStatic):
+    """A node must know a value before code is made for it, and the value is computed."""
+
+    def __init__(self, value: str, operator: str, opset: int, node: str, detail: str) -> None:
+        """`value`: its name in the builder."""
+        super().__init__(operator, opset, node, detail)
+        self.value = value
+
+
 _MOST_INTEGERS = 1 << 16
 
 
@@ -26,6 +37,8 @@ class OperatorCall:
 
     Attributes:
         opset: version of the node's domain, for attributes that became inputs.
+        opsets: version of each domain.
+        pending: what `expand` collects.
         label: the node's name, for messages.
     """
 
@@ -34,6 +47,8 @@ class OperatorCall:
     label: str
     builder: GraphBuilder
     tensors: TensorReader
+    opsets: Mapping[str, int] = field(default_factory=dict)
+    pending: list[NodeProto] = field(default_factory=list)
 
     # inputs
 
@@ -47,6 +62,8 @@ class OperatorCall:
             self.reject(f"has no input {position}")
         name = self.proto.input[position]
         value = self.builder.resolve(name)
+        if value in self.builder.absent or value in self.builder.sequences:
+            self.reject(f"reads {name!r}, which is no tensor")
         if value not in self.builder.shapes:
             self.unsupported(f"it reads {name!r}, an optional output that Luthier does not compute")
         return value
@@ -71,11 +88,28 @@ class OperatorCall:
             self.unsupported(f"element type {', '.join(sorted(map(str, kinds)))}")
 
     def constant(self, position: int) -> Array:
-        """Value of an input that must be known before the first run; raises UnsupportedOperator otherwise."""
+        """Value of an input that must be known before code is made; raises NeedsValue otherwise."""
         name = self.value(position)
         if name not in self.builder.constants:
-            self.unsupported(f"input {position}, {name!r}, is not constant")
+            detail = f"input {position}, {name!r}, is not constant"
+            raise NeedsValue(name, operator_name(self.proto), self.opset, self.label, detail)
         return self.builder.constants[name]
+
+    def is_sequence(self, position: int) -> bool:
+        """Whether an input is a sequence."""
+        return self.builder.resolve(self.proto.input[position]) in self.builder.sequences
+
+    def is_absent(self, position: int) -> bool:
+        """Whether an input is an optional without a value."""
+        return self.builder.resolve(self.proto.input[position]) in self.builder.absent
+
+    def sequence(self, position: int) -> tuple[str, ...]:
+        """The values in a sequence; raises ModelError where the input is none."""
+        name = self.proto.input[position] if self.has(position) else ""
+        found = self.builder.sequences.get(self.builder.resolve(name))
+        if found is None:
+            self.reject(f"reads {name!r} at input {position}, which is no sequence")
+        return found
 
     def constant_ints(self, position: int) -> list[int]:
         """A constant list of integers, such as axes."""
@@ -130,7 +164,38 @@ class OperatorCall:
         found = self.attribute(name, AttributeProto.TENSOR)
         return None if found is None else self.tensors.array(found.t, f"{self.label}.{name}")
 
+    def graph(self, name: str) -> GraphProto:
+        """A subgraph; raises ModelError where there is none."""
+        found = self.attribute(name, AttributeProto.GRAPH)
+        if found is None:
+            self.reject(f"has no subgraph {name!r}")
+        return found.g
+
     # outputs
+
+    def expand(self, nodes: Iterable[NodeProto]) -> None:
+        """Stand for these nodes, which are lowered next, in the operator sets of this one."""
+        self.pending.extend(nodes)
+
+    def fresh(self, suffix: str) -> str:
+        """A name for a value on the way to the outputs, which no value has."""
+        first = next(name for name in self.proto.output if name)
+        return self.builder.reserve(f"{first}.{suffix}")
+
+    def emit_sequence(self, values: Sequence[str], output: int = 0) -> None:
+        """Let an output be a sequence of values."""
+        if self.proto.output[output]:
+            self.builder.sequences[self.proto.output[output]] = tuple(values)
+
+    def emit_absent(self, output: int = 0) -> None:
+        """Let an output be an optional without a value."""
+        self.builder.absent.add(self.proto.output[output])
+
+    def emit_alias(self, position: int, output: int = 0) -> None:
+        """Let an output be an input, whatever that is."""
+        if self.proto.output[output]:
+            name = self.builder.resolve(self.proto.input[position])
+            self.builder.aliases[self.proto.output[output]] = name
 
     def emit(self, compute: Compute, output: int = 0, *, eager: bool = True) -> None:
         """Define an output; see `GraphBuilder.add_compute` for `eager`."""

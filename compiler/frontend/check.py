@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
-from compiler.errors import ModelError
+from compiler.errors import ModelError, UnsupportedModel
 from compiler.frontend.limits import MAX_INITIALISERS, MAX_NODES
 from compiler.frontend.tensors import has_data
 
@@ -40,14 +40,14 @@ def _check_versions(model: onnx.ModelProto) -> None:
     newest_ir, newest_opset = int(onnx.IR_VERSION), onnx.defs.onnx_opset_version()
     if not OLDEST_IR <= model.ir_version <= newest_ir:
         msg = f"ONNX IR version {model.ir_version} is not supported; export with one of {OLDEST_IR} to {newest_ir}"
-        raise ModelError(msg)
+        raise UnsupportedModel(msg)
     version = opsets(model).get("")
     if version is None:
         msg = "the model imports no ONNX operator set; export it with an opset_import for the domain ai.onnx"
         raise ModelError(msg)
     if not OLDEST_OPSET <= version <= newest_opset:
         msg = f"opset {version} is not supported; export with one of {OLDEST_OPSET} to {newest_opset}"
-        raise ModelError(msg)
+        raise UnsupportedModel(msg)
 
 
 def _check_sizes(graph: onnx.GraphProto) -> None:
@@ -62,8 +62,8 @@ def _check_sizes(graph: onnx.GraphProto) -> None:
         msg = "the model has no outputs; name at least one output when exporting it"
         raise ModelError(msg)
     if graph.sparse_initializer:
-        msg = "the model has sparse initialisers; export it with dense ones"
-        raise ModelError(msg)
+        msg = "the model has sparse initialisers, which Luthier does not support; export it with dense ones"
+        raise UnsupportedModel(msg)
 
 
 def _check_names(graph: onnx.GraphProto) -> None:

@@ -8,7 +8,7 @@ Some definitions depend on the types, shapes and attributes of the call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,6 @@ class _Renaming:
     builder: GraphBuilder
     prefix: str
     attributes: Mapping[str, AttributeProto]
-    taken: set[str] = field(default_factory=set)
 
     def nodes(self, nodes: Iterable[NodeProto], names: Names) -> list[NodeProto]:
         """Copies; `names`: of the values that they may read."""
@@ -97,13 +96,7 @@ class _Renaming:
         return [self._node(node, known) for node in nodes]
 
     def _fresh(self, name: str) -> str:
-        base = f"{self.prefix}.{name}"
-        found, count = self.builder.fresh(base), 0
-        while found in self.taken:
-            count += 1
-            found = self.builder.fresh(f"{base}.{count}")
-        self.taken.add(found)
-        return found
+        return self.builder.reserve(f"{self.prefix}.{name}")
 
     def _node(self, node: NodeProto, known: dict[str, str]) -> NodeProto:
         new = NodeProto()
@@ -139,7 +132,9 @@ class _Renaming:
         new.CopyFrom(graph)
         own = dict(known)
         for info in (*new.input, *new.initializer):
-            info.name = own[info.name] = self._fresh(info.name)
+            new_name = self._fresh(info.name)
+            own[info.name] = new_name
+            info.name = new_name
         del new.node[:]
         for node in graph.node:
             new.node.append(self._node(node, own))

@@ -8,17 +8,15 @@ from pathlib import Path
 import onnx
 import onnx.inliner
 
-from compiler.errors import LuthierError, ModelError, UnsupportedOperator
+from compiler.errors import ModelError, NotStatic
 from compiler.frontend.builder import GraphBuilder
-from compiler.frontend.call import OperatorCall, operator_name
-from compiler.frontend.check import check_model, label, opsets
-from compiler.frontend.functions import function_body
+from compiler.frontend.check import check_model, opsets
 from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES
-from compiler.frontend.older import as_of_opset_7
-from compiler.frontend.operators import LOWERINGS
+from compiler.frontend.lower import Lowered
 from compiler.frontend.read import read_source
 from compiler.frontend.tensors import TensorReader
+from compiler.frontend.work import in_front
 from compiler.graph.ir import Graph
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -38,22 +36,27 @@ def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | N
     """
     source = read_source(model)
     check_model(source.model)
-    proto = _with_functions_inlined(source.model)
+    proto = with_functions_inlined(source.model)
     builder = GraphBuilder(reserved=_names(proto.graph))
     tensors = TensorReader(source.folder)
     for tensor in proto.graph.initializer:
         builder.add_constant(tensor.name, tensors.array(tensor, tensor.name))
     types = input_types(proto.graph)
     for name, shape in input_shapes(proto.graph, shapes or {}).items():
+        if 0 in shape:
+            msg = f"input {name!r} has shape {list(shape)}"
+            msg += f"; {NotStatic.REMEDY}"
+            raise NotStatic(msg)
         builder.add_input(name, shape, types[name])
-    _lower_nodes(proto, builder, tensors)
+    Lowered(in_front(proto.graph.node, opsets(proto), None), builder, tensors).run()
     outputs = [output.name for output in proto.graph.output]
     graph = builder.graph(outputs, source.name)
     _check_outputs(proto.graph, graph)
     return graph
 
 
-def _with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without functions of its own; raises ModelError."""
     if not model.functions:
         return model
     try:
@@ -75,41 +78,6 @@ def _names(graph: onnx.GraphProto) -> frozenset[str]:
             *(name for node in graph.node for name in node.output),
         )
     )
-
-
-def _lower_nodes(model: onnx.ModelProto, builder: GraphBuilder, tensors: TensorReader) -> None:
-    versions = opsets(model)
-    for place, node in enumerate(model.graph.node):
-        _lower(node, label(node, place), versions, builder, tensors)
-
-
-def _lower(
-    node: onnx.NodeProto,
-    name: str,
-    versions: Mapping[str, int],
-    builder: GraphBuilder,
-    tensors: TensorReader,
-) -> None:
-    """By its lowering, else as ONNX defines it by other operators."""
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    opset = versions.get(domain, 0)
-    lowering = LOWERINGS.get(domain, {}).get(node.op_type)
-    try:
-        if lowering is not None:
-            return lowering(as_of_opset_7(OperatorCall(node, opset, name, builder, tensors)))
-        body = function_body(node, domain, opset, builder)
-    except LuthierError:
-        raise
-    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
-        # A model may be malformed in ways that no check foresaw; its author gets a sentence, the cause is kept.
-        reason = " ".join(str(error).split())[:200]
-        msg = f"node {name!r} ({node.op_type}) cannot be read ({reason}); export the model again"
-        raise ModelError(msg) from error
-    if body is None:
-        raise UnsupportedOperator(operator_name(node), opset, name)
-    for place, inner in enumerate(body.nodes):
-        _lower(inner, f"{name}/{label(inner, place)}", body.opsets, builder, tensors)
-    return None
 
 
 def _check_outputs(proto: onnx.GraphProto, graph: Graph) -> None:

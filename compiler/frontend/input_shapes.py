@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto
 
 from compiler.dtype import DType
-from compiler.errors import InputError, ModelError
+from compiler.errors import InputError, ModelError, NotStatic, UnsupportedModel
 from compiler.frontend.limits import MAX_RANK, checked_shape
 
 Dims = list[int | str | None]
@@ -61,8 +61,9 @@ def _shape(info: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
 
 def _type(info: onnx.ValueInfoProto) -> DType:
     if not info.type.HasField("tensor_type"):
-        msg = f"input {info.name!r} is not a tensor; export the model with tensors as inputs"
-        raise ModelError(msg)
+        msg = f"input {info.name!r} is not a tensor"
+        msg += f"; {NotStatic.REMEDY}"
+        raise NotStatic(msg)
     kind = info.type.tensor_type.elem_type
     try:
         return DType.from_numpy(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)))
@@ -70,8 +71,9 @@ def _type(info: onnx.ValueInfoProto) -> DType:
         known = kind in TensorProto.DataType.values()
         name = TensorProto.DataType.Name(kind).lower() if known else str(kind)
         types = ", ".join(dtype.numpy.name for dtype in DType)
-        msg = f"input {info.name!r} has element type {name}; export the model with one of {types}"
-        raise ModelError(msg) from None
+        msg = f"input {info.name!r} has element type {name}, which Luthier does not support"
+        msg += f"; export the model with one of {types}"
+        raise UnsupportedModel(msg) from None
 
 
 def _dims(info: onnx.ValueInfoProto) -> Dims | None:

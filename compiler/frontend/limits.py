@@ -18,7 +18,7 @@ MAX_ELEMENTS = 2**31 - 1
 
 
 def checked_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
-    """The shape, where every extent is at least 1 and the tensor is not too large; raises ModelError."""
+    """The shape, where no extent is negative and the tensor is not too large; raises ModelError."""
     sizes = tuple(shape)
     if len(sizes) > MAX_RANK:
         msg = f"{what} has {len(sizes)} dimensions, the limit is {MAX_RANK}; reshape it in the model"
@@ -26,8 +26,8 @@ def checked_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:
     elements = 1
     for size in sizes:
         elements *= size
-        if size < 1:
-            msg = f"{what} has shape {list(sizes)}; give every dimension at least one element"
+        if size < 0:
+            msg = f"{what} has shape {list(sizes)}; give every dimension a size that is not negative"
             raise ModelError(msg)
         if elements > MAX_ELEMENTS:
             msg = f"{what} has shape {list(sizes)}, more than {MAX_ELEMENTS} elements; make it smaller"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from compiler.errors import ModelError
+from compiler.errors import ModelError, UnsupportedModel
 from compiler.frontend.limits import MAX_CONSTANT_BYTES, MAX_ELEMENTS, MAX_RANK
 
 Array = npt.NDArray[Any]
@@ -100,8 +100,8 @@ def _shape(tensor: TensorProto, name: str) -> tuple[int, ...]:
 
 def _dtype(tensor: TensorProto, name: str) -> np.dtype[Any]:
     if tensor.data_type == TensorProto.STRING:
-        msg = f"tensor {name!r} holds strings; Luthier computes with numbers, so take it out of the model"
-        raise ModelError(msg)
+        msg = f"tensor {name!r} holds strings, which Luthier does not support; take it out of the model"
+        raise UnsupportedModel(msg)
     try:
         return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
     except (KeyError, TypeError, ValueError) as error:

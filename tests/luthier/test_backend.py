@@ -83,7 +83,10 @@ def test_official_cases_pass_or_are_refused() -> None:
         except LuthierError:
             continue
         for inputs, outputs in case.data_sets:  # type: ignore[attr-defined]
-            got = rep.run(list(inputs))
+            try:
+                got = rep.run(list(inputs))
+            except LuthierError:
+                break
             close = all(
                 np.allclose(g, w, rtol=1e-3, atol=1e-5, equal_nan=True)
                 for g, w in zip(got, outputs, strict=True)

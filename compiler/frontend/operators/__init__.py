@@ -9,6 +9,7 @@ from compiler.frontend.operators import (
     activation,
     arithmetic,
     constants,
+    control,
     convolution,
     gathering,
     joining,
@@ -24,6 +25,7 @@ from compiler.frontend.operators import (
     reshaping,
     resizing,
     selecting,
+    sequences,
     smooth,
     softmax,
     statistical,
@@ -34,6 +36,7 @@ _ONNX: Mapping[str, Lowering] = {
     **activation.LOWERINGS,
     **arithmetic.LOWERINGS,
     **constants.LOWERINGS,
+    **control.LOWERINGS,
     **convolution.LOWERINGS,
     **gathering.LOWERINGS,
     **joining.LOWERINGS,
@@ -49,10 +52,11 @@ _ONNX: Mapping[str, Lowering] = {
     **reshaping.LOWERINGS,
     **resizing.LOWERINGS,
     **selecting.LOWERINGS,
+    **sequences.LOWERINGS,
     **smooth.LOWERINGS,
     **softmax.LOWERINGS,
     **statistical.LOWERINGS,
     **transposed_convolution.LOWERINGS,
 }
 
-LOWERINGS: Mapping[str, Mapping[str, Lowering]] = {"": _ONNX}
+LOWERINGS: Mapping[str, Mapping[str, Lowering]] = {"": _ONNX, control.DOMAIN: control.OWN_LOWERINGS}

@@ -76,7 +76,7 @@ def _range(call: OperatorCall) -> None:
 
 
 def _identity(call: OperatorCall) -> None:
-    call.emit_same(call.value(0))
+    call.emit_alias(0)
 
 
 def _dropout(call: OperatorCall) -> None:

@@ -31,7 +31,7 @@ def sentence(error: LuthierError) -> str:
 def refused(source: Any, kind: type[LuthierError] = ModelError, shapes: Any = None) -> str:
     with pytest.raises(kind) as caught:
         import_model(source, shapes)
-    assert type(caught.value) is kind
+    assert isinstance(caught.value, kind)
     return sentence(caught.value)
 
 
@@ -157,16 +157,16 @@ BROKEN: list[tuple[str, Change, str]] = [
     (
         "text as input",
         set_input([2, 3], TensorProto.STRING),
-        "element type string; export the model with one of float32",
+        "element type string, which Luthier does not support; export the model with one of float32",
     ),
     (
         "complex input",
         set_input([2, 3], TensorProto.COMPLEX64),
-        "element type complex64; export the model with one of float32",
+        "element type complex64, which Luthier does not support; export the model with one of float32",
     ),
     ("sequence input", lambda m: m.graph.input[0].CopyFrom(SEQUENCE), "is not a tensor"),
-    ("empty dimension", set_input([2, 0]), "at least one element"),
-    ("negative dimension", set_input([2, -3]), "at least one element"),
+    ("empty dimension", set_input([2, 0]), "has shape [2, 0]; give it to luthier.compile"),
+    ("negative dimension", set_input([2, -3]), "not negative"),
     ("absurd dimension", set_input([2, 2**40]), "more than 2147483647 elements"),
     ("absurd rank", set_input([1] * 40), "40 dimensions, the limit is 16"),
     ("text initialiser", add_tensor(data_type=8, dims=[1], string_data=[b"a"]), "'t' holds strings"),
@@ -243,7 +243,6 @@ MISUSED: list[tuple[str, onnx.NodeProto, str]] = [
     ("perm", make("Transpose", ["x"], ["y"], perm=[0, 0]), "has perm [0, 0]"),
     ("reshape", make("Reshape", ["x", "seven"], ["y"]), "reshapes [2, 3] to [7]"),
     ("squeeze", make("Squeeze", ["x", "zero"], ["y"]), "not all 1"),
-    ("empty result", make("Slice", ["x", "zero", "zero", "zero"], ["y"]), "at least one element"),
     ("axis twice", make("ReduceSum", ["x", "zeros"], ["y"]), "names an axis twice"),
     ("huge expand", make("Expand", ["x", "huge"], ["y"]), "more than 2147483647 elements"),
     ("attribute type", make("Flatten", ["x"], ["y"], axis=1.5), "axis"),

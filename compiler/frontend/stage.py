@@ -1,0 +1,246 @@
+"""Stages: parts of a model for which code can be made, as far as what is known reaches.
+
+A node may need a value before code is made for it: a shape that is an input of the model, the condition of a branch,
+the number of elements that are not zero. Lowering goes up to such a node; what is before it is a Stage. When the Stage
+has run, the value is there, and the next Stage is lowered for it.
+
+    kind ::= TensorKind(shape, dtype) | Array (known) | None (an optional without a value) | tuple of kinds (a sequence)
+    part ::= Given(name, element) | Computed(output) | Known(array) | None | tuple of parts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from compiler.dtype import DType
+from compiler.errors import UnsupportedModel
+from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.call import NeedsValue
+from compiler.frontend.check import check_model, opsets
+from compiler.frontend.importer import with_functions_inlined
+from compiler.frontend.loops import LoopPlan, NeedsLoop
+from compiler.frontend.lower import Lowered
+from compiler.frontend.read import read_source
+from compiler.frontend.tensors import TensorReader
+from compiler.frontend.work import Work, each, in_front, read_by
+from compiler.graph.ir import Graph
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorKind:
+    """What code is made for: a tensor whose elements differ from run to run."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+Kind = Union[TensorKind, Array, None, tuple["Kind", ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value of the stage's environment, or an element of one that is a sequence."""
+
+    name: str
+    element: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An output of the stage's graph."""
+
+    output: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """A value that is known before the stage runs."""
+
+    array: Array
+
+
+Part = Union[Given, Computed, Known, None, tuple["Part", ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """What is computed next, and what then.
+
+    Attributes:
+        graph: None where nothing is computed.
+        inputs: where each input of the graph comes from.
+        results: what each name that is needed later stands for.
+        rest: what comes after the stage; None at the end of the model.
+        loop: what the first node of `rest` asks a driver to do; `rest.after` follows then.
+    """
+
+    graph: Graph | None
+    inputs: Mapping[str, Given]
+    results: Mapping[str, Part]
+    rest: Work | None
+    loop: LoopPlan | None
+
+
+class NeedsInput(Exception):
+    """A stage must know the value of one of its inputs."""
+
+    def __init__(self, given: Given, why: NeedsValue) -> None:
+        """`why`: the node and what it needs."""
+        super().__init__(str(why))
+        self.given, self.why = given, why
+
+
+@dataclass(frozen=True, eq=False)
+class StagedModel:
+    """A checked model, ready to be lowered stage by stage.
+
+    Attributes:
+        inputs, outputs: as the model declares them; an input that has a default value is not among them.
+        work: all nodes.
+    """
+
+    name: str
+    inputs: Mapping[str, onnx.ValueInfoProto]
+    outputs: tuple[str, ...]
+    work: Work | None
+    tensors: TensorReader
+    initialisers: Mapping[str, onnx.TensorProto]
+    _constants: dict[str, Array] = field(default_factory=dict)
+
+    def constant(self, name: str) -> Array:
+        """An initialiser."""
+        if name not in self._constants:
+            self._constants[name] = self.tensors.array(self.initialisers[name], name)
+        return self._constants[name]
+
+
+def staged_model(model: str | Path | bytes | onnx.ModelProto) -> StagedModel:
+    """Read and check a model; raises ModelError."""
+    source = read_source(model)
+    check_model(source.model)
+    proto = with_functions_inlined(source.model)
+    initialisers = {tensor.name: tensor for tensor in proto.graph.initializer}
+    return StagedModel(
+        source.name,
+        {info.name: info for info in proto.graph.input if info.name not in initialisers},
+        tuple(output.name for output in proto.graph.output),
+        in_front(proto.graph.node, opsets(proto), None),
+        TensorReader(source.folder),
+        initialisers,
+    )
+
+
+def import_stage(
+    model: StagedModel, work: Work | None, environment: Mapping[str, Kind], wanted: Sequence[str]
+) -> Stage:
+    """Lower what can be lowered.
+
+    Args:
+        model: has the initialisers.
+        work: what is left of it, or of one of its subgraphs.
+        environment: what each value that `work` may read is.
+        wanted: the values that must be there after the last stage.
+
+    Raises:
+        NeedsInput: nothing can be lowered before a value of the environment is known.
+        UnsupportedOperator: there is no lowering for a node.
+        ModelError: a node is not valid.
+    """
+    taken = {name for item in each(work) for name in item.node.output}
+    builder = GraphBuilder(reserved=frozenset({*taken, *environment, *model.initialisers, *wanted}))
+    inputs: dict[str, Given] = {}
+    for name, kind in environment.items():
+        _declare(builder, inputs, name, kind)
+    for name in read_by(work, wanted) & model.initialisers.keys() - environment.keys():
+        builder.add_constant(name, model.constant(name))
+    lowered = Lowered(work, builder, model.tensors)
+    loop = None
+    try:
+        lowered.run()
+    except NeedsValue as need:
+        if need.value in inputs:
+            raise NeedsInput(inputs[need.value], need) from need
+        if lowered.rest is work:
+            raise
+    except NeedsLoop as need:
+        loop = need.plan
+    live = read_by(lowered.rest, wanted)
+    defined = {name for name in live if _is_defined(builder, name)} - model.initialisers.keys()
+    if lowered.rest is None:
+        _check_defined(wanted, builder)
+        defined |= set(wanted)
+    outputs: dict[str, None] = {}
+    results = {name: _part(builder, inputs, outputs, name) for name in sorted(defined)}
+    graph = builder.graph(list(outputs), model.name) if outputs else None
+    return Stage(graph, inputs, results, lowered.rest, loop)
+
+
+def _declare(builder: GraphBuilder, inputs: dict[str, Given], name: str, kind: Kind) -> None:
+    match kind:
+        case None:
+            builder.absent.add(name)
+        case tuple():
+            names = [builder.reserve(f"{name}.{place}") for place in range(len(kind))]
+            builder.sequences[name] = tuple(names)
+            for place, (own, element) in enumerate(zip(names, kind, strict=True)):
+                _declare_tensor(builder, inputs, own, element, Given(name, place))
+        case _:
+            _declare_tensor(builder, inputs, name, kind, Given(name))
+
+
+def _declare_tensor(
+    builder: GraphBuilder, inputs: dict[str, Given], name: str, kind: Kind, place: Given
+) -> None:
+    match kind:
+        case TensorKind(shape, dtype) if 0 in shape:
+            builder.add_constant(name, np.zeros(shape, dtype))
+        case TensorKind(shape, dtype):
+            try:
+                builder.add_input(name, shape, DType.from_numpy(dtype))
+            except KeyError:
+                msg = f"value {place.name!r} has element type {dtype}, which Luthier does not support"
+                msg += "; use numbers of another type"
+                raise UnsupportedModel(msg) from None
+            inputs[name] = place
+        case np.ndarray():
+            builder.add_constant(name, kind)
+        case _:
+            msg = f"value {place.name!r} is a sequence of what are no tensors, which Luthier does not support"
+            msg += "; use tensors"
+            raise UnsupportedModel(msg)
+
+
+def _is_defined(builder: GraphBuilder, name: str) -> bool:
+    value = builder.resolve(name)
+    return value in builder.shapes or value in builder.sequences or value in builder.absent
+
+
+def _check_defined(wanted: Sequence[str], builder: GraphBuilder) -> None:
+    for name in wanted:
+        if not _is_defined(builder, name):
+            msg = f"output {name!r} is optional and Luthier does not support it"
+            msg += "; export the model without it"
+            raise UnsupportedModel(msg)
+
+
+def _part(builder: GraphBuilder, inputs: Mapping[str, Given], outputs: dict[str, None], name: str) -> Part:
+    value = builder.resolve(name)
+    if value in builder.absent:
+        return None
+    if value in builder.sequences:
+        return tuple(_part(builder, inputs, outputs, element) for element in builder.sequences[value])
+    if value in builder.constants:
+        return Known(builder.constants[value])
+    if value in inputs:
+        return inputs[value]
+    outputs[value] = None
+    return Computed(value)

@@ -1,0 +1,77 @@
+"""Work: the nodes of a model that are still to be lowered, in order.
+
+work ::= Work(node, name, opsets, after)      a linked list: what one place has in front of it, others may share
+
+A node may be replaced by others that compute the same (a branch, an iteration, a definition by other operators).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from compiler.frontend.check import label
+
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """A node, and what follows it.
+
+    Attributes:
+        name: what the node is called in messages.
+        opsets: version of each domain of operators, for this node.
+        number: no other Work of this process has it.
+    """
+
+    node: NodeProto
+    name: str
+    opsets: Mapping[str, int]
+    after: Work | None
+    number: int = field(default_factory=lambda: next(_NUMBERS))
+
+
+def in_front(
+    nodes: Sequence[NodeProto], opsets: Mapping[str, int], after: Work | None, outer: str = ""
+) -> Work | None:
+    """Work of these nodes, then of `after`; `outer`: the node that they stand for."""
+    for place, node in reversed(list(enumerate(nodes))):
+        name = label(node, place)
+        after = Work(node, f"{outer}/{name}" if outer else name, opsets, after)
+    return after
+
+
+def each(work: Work | None) -> Iterator[Work]:
+    """The Work itself and all that follows."""
+    while work is not None:
+        yield work
+        work = work.after
+
+
+def read_by(work: Work | None, outputs: Iterable[str]) -> frozenset[str]:
+    """The names that are still needed: what the nodes read and do not define, and `outputs`."""
+    found = set(outputs)
+    for item in each(work):
+        found.update(reads(item.node))
+    return frozenset(found)
+
+
+def reads(node: NodeProto) -> Iterator[str]:
+    """The values that a node reads, those that its subgraphs take from around it among them."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield from free_names(attribute.g)
+
+
+def free_names(graph: GraphProto) -> frozenset[str]:
+    """The values that a subgraph reads and does not define."""
+    own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    own.update(name for node in graph.node for name in node.output)
+    found = {name for node in graph.node for name in reads(node)}
+    found.update(output.name for output in graph.output)
+    return frozenset(found - own)

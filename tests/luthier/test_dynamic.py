@@ -1,0 +1,246 @@
+"""Models whose sizes depend on values: stages, branches, loops, sequences and optionals."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import GraphProto, TensorProto, TypeProto, ValueInfoProto, helper
+
+from compiler.errors import InputError, UnsupportedOperator
+from compiler.frontend.stage import staged_model
+from compiler.graph.ir import Graph
+from compiler.pipeline import compile_program, lower
+from compiler.runtime.module import Module
+from compiler.schedule.source import NoSource
+from compiler.target import native_target
+from luthier.dynamic import DynamicModule
+
+Shape = list[int | str | None] | None
+
+
+def compiled(graph: Graph) -> Module:
+    return compile_program(lower(graph), native_target(), 1, NoSource())
+
+
+def tensor(name: str, shape: Shape, kind: int = TensorProto.FLOAT) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def sequence(name: str) -> ValueInfoProto:
+    inner: TypeProto = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    return helper.make_value_info(name, helper.make_sequence_type_proto(inner))
+
+
+def module(graph: GraphProto, most: int = 64) -> DynamicModule:
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    return DynamicModule(staged_model(model), compiled, most)
+
+
+def run(graph: GraphProto, **inputs: Any) -> list[Any]:
+    found = module(graph).run(inputs)
+    return [found[output.name] for output in graph.output]
+
+
+def reshaping() -> GraphProto:
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    inputs = [tensor("x", [2, 6]), tensor("shape", [2], TensorProto.INT64)]
+    return helper.make_graph(nodes, "g", inputs, [tensor("y", None)])
+
+
+def test_a_shape_that_is_an_input() -> None:
+    found = module(reshaping())
+    x = np.random.default_rng(0).standard_normal((2, 6), np.float32)
+    for shape in ((3, 4), (12, 1), (3, 4)):
+        got = found.run({"x": x, "shape": np.array(shape, np.int64)})["y"]
+        np.testing.assert_array_equal(got, np.maximum(x, 0).reshape(shape))
+    assert found.stages == 2
+
+
+def test_what_is_kept_is_bounded_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    found = module(reshaping(), most=2)
+    x = np.ones((2, 6), np.float32)
+    with caplog.at_level(logging.WARNING, "luthier.dynamic"):
+        for rows in (1, 2, 3, 4, 1):
+            got = found.run({"x": x, "shape": np.array([rows, -1], np.int64)})["y"]
+            assert got.shape == (rows, 12 // rows)
+    assert found.stages == 2
+    assert len(caplog.records) == 1
+    assert "more than 2 different sizes" in caplog.text
+
+
+def branching() -> GraphProto:
+    small = helper.make_graph([helper.make_node("Neg", ["x"], ["a"])], "then", [], [tensor("a", None)])
+    large = helper.make_graph([helper.make_node("Abs", ["h"], ["b"])], "else", [], [tensor("b", None)])
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["h"]),
+        helper.make_node("ReduceMax", ["h"], ["top"], keepdims=0),
+        helper.make_node("Cast", ["top"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Cast", ["whole"], ["flag"], to=TensorProto.BOOL),
+        helper.make_node("If", ["flag"], ["c"], then_branch=small, else_branch=large),
+        helper.make_node("Add", ["c", "h"], ["y"]),
+    ]
+    return helper.make_graph(nodes, "g", [tensor("x", [4])], [tensor("y", None)])
+
+
+@pytest.mark.parametrize("top", [0.0, 3.0])
+def test_a_branch_that_a_computed_value_chooses(top: float) -> None:
+    x = np.array([-1, -2, -0.25, top], np.float32)
+    (got,) = run(branching(), x=x)
+    np.testing.assert_array_equal(got, (-x if top else np.abs(2 * x)) + 2 * x)
+
+
+def counting(limit: str, condition: str) -> GraphProto:
+    """state, squares = for i in range(n): state += x[i]; keep state * state."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", ["x", "i"], ["v"]),
+            helper.make_node("Add", ["s", "v"], ["t"]),
+            helper.make_node("Mul", ["t", "t"], ["q"]),
+            helper.make_node("Identity", ["go"], ["again"]),
+        ],
+        "body",
+        [tensor("i", [], TensorProto.INT64), tensor("go", [], TensorProto.BOOL), tensor("s", [2])],
+        [tensor("again", [], TensorProto.BOOL), tensor("t", [2]), tensor("q", [2])],
+    )
+    start = helper.make_tensor("start", TensorProto.FLOAT, [2], [0, 0])
+    nodes = [helper.make_node("Loop", [limit, condition, "start"], ["y", "squares"], body=body)]
+    inputs = [tensor("x", [100, 2])]
+    constants = [start]
+    if limit == "n":
+        inputs.append(tensor("n", [], TensorProto.INT64))
+    else:
+        constants.append(helper.make_tensor(limit, TensorProto.INT64, [], [int(limit)]))
+    return helper.make_graph(nodes, "g", inputs, [tensor("y", [2]), tensor("squares", [None, 2])], constants)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 90])
+@pytest.mark.parametrize("known", [True, False])
+def test_loops(count: int, *, known: bool) -> None:
+    x = np.random.default_rng(count).standard_normal((100, 2), np.float32)
+    given = {} if known else {"n": np.array(count)}
+    state, squares = run(counting(str(count) if known else "n", ""), x=x, **given)
+    wanted = np.cumsum(x[:count].astype(np.float64), axis=0)
+    np.testing.assert_allclose(state, wanted[-1] if count else [0, 0], atol=1e-5)
+    np.testing.assert_allclose(squares, wanted**2, atol=1e-3)
+    assert squares.shape == (count, 2)
+
+
+def test_a_long_loop_compiles_its_body_once() -> None:
+    found = module(counting("n", ""))
+    found.run({"x": np.ones((100, 2), np.float32), "n": np.array(80)})
+    assert found.stages <= 3
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_scan(backwards: int) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Add", ["s", "v"], ["t"]), helper.make_node("Identity", ["t"], ["u"])],
+        "body",
+        [tensor("s", [3]), tensor("v", [3])],
+        [tensor("t", [3]), tensor("u", [3])],
+    )
+    node = helper.make_node(
+        "Scan",
+        ["start", "x"],
+        ["last", "sums"],
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[1],
+        scan_input_directions=[backwards],
+        scan_output_axes=[-1],
+        scan_output_directions=[backwards],
+    )
+    graph = helper.make_graph(
+        [node], "g", [tensor("start", [3]), tensor("x", [3, 5])], [tensor("last", None), tensor("sums", None)]
+    )
+    x = np.random.default_rng(1).standard_normal((3, 5), np.float32)
+    last, sums = run(graph, start=np.ones(3, np.float32), x=x)
+    turned = x[:, ::-1] if backwards else x
+    wanted = 1 + np.cumsum(turned, axis=1)
+    np.testing.assert_allclose(last, wanted[:, -1], rtol=1e-5)
+    np.testing.assert_allclose(sums, wanted[:, ::-1] if backwards else wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_sequences_and_optionals() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "sizes"], ["parts"], axis=0),
+        helper.make_node("SequenceInsert", ["parts", "x", "first"], ["more"]),
+        helper.make_node("SequenceErase", ["more", "second"], ["fewer"]),
+        helper.make_node("ConcatFromSequence", ["fewer"], ["y"], axis=0),
+        helper.make_node("SequenceLength", ["fewer"], ["length"]),
+        helper.make_node("OptionalHasElement", ["nothing"], ["there"]),
+    ]
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
+    inputs = [
+        tensor("x", ["n", 2]),
+        tensor("first", [], TensorProto.INT64),
+        helper.make_value_info("nothing", kind),
+    ]
+    outputs = [
+        tensor("y", None),
+        sequence("fewer"),
+        tensor("length", [], TensorProto.INT64),
+        tensor("there", [], TensorProto.BOOL),
+    ]
+    constants = [
+        helper.make_tensor("sizes", TensorProto.INT64, [2], [1, 3]),
+        helper.make_tensor("second", TensorProto.INT64, [], [1]),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    x = np.random.default_rng(2).standard_normal((4, 2), np.float32)
+    y, fewer, length, there = run(graph, x=x, first=np.array(0), nothing=None)
+    np.testing.assert_array_equal(y, np.concatenate([x, x[1:]]))
+    assert [part.shape for part in fewer] == [(4, 2), (3, 2)]
+    assert int(length) == 2
+    assert not there
+
+
+def test_nothing_at_all() -> None:
+    """Empty inputs, parts and sums."""
+    nodes = [
+        helper.make_node("Concat", ["x", "e"], ["c"], axis=0),
+        helper.make_node("ReduceSum", ["e", "axes"], ["zero"], keepdims=0),
+        helper.make_node("Slice", ["c", "from", "to", "axes"], ["none"]),
+    ]
+    constants = [
+        helper.make_tensor("axes", TensorProto.INT64, [1], [0]),
+        helper.make_tensor("from", TensorProto.INT64, [1], [2]),
+        helper.make_tensor("to", TensorProto.INT64, [1], [2]),
+    ]
+    outputs = [tensor("c", None), tensor("zero", None), tensor("none", None)]
+    graph = helper.make_graph(nodes, "g", [tensor("x", [3, 2]), tensor("e", ["n", 2])], outputs, constants)
+    x = np.ones((3, 2), np.float32)
+    c, zero, none = run(graph, x=x, e=np.zeros((0, 2), np.float32))
+    np.testing.assert_array_equal(c, x)
+    np.testing.assert_array_equal(zero, [0, 0])
+    assert none.shape == (0, 2)
+
+
+def test_misuse_is_refused() -> None:
+    found = module(reshaping())
+    x = np.ones((2, 6), np.float32)
+    with pytest.raises(InputError, match="'shape' is missing"):
+        found.run({"x": x})
+    with pytest.raises(InputError, match="'z' is unknown"):
+        found.run({"x": x, "shape": np.array([12]), "z": x})
+
+
+def test_a_node_without_a_lowering_is_named_when_it_is_reached() -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("ImageDecoder", ["bytes"], ["y"], name="culprit"),
+    ]
+    inputs = [
+        tensor("x", [2, 6]),
+        tensor("shape", [2], TensorProto.INT64),
+        tensor("bytes", [4], TensorProto.UINT8),
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, [tensor("y", None, TensorProto.UINT8), tensor("r", None)])
+    with pytest.raises(UnsupportedOperator, match="ImageDecoder of opset 20 at node 'culprit'"):
+        run(graph, x=np.ones((2, 6), np.float32), shape=np.array([12, 1]), bytes=np.ones(4, np.uint8))
