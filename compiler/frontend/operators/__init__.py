@@ -8,10 +8,13 @@ from compiler.frontend.call import Lowering
 from compiler.frontend.operators import (
     activation,
     arithmetic,
+    columns,
     constants,
     control,
     convolution,
+    einsum,
     gathering,
+    grids,
     joining,
     matmul,
     movement,
@@ -28,17 +31,22 @@ from compiler.frontend.operators import (
     sequences,
     smooth,
     softmax,
+    spectral,
     statistical,
     transposed_convolution,
+    triangles,
 )
 
 _ONNX: Mapping[str, Lowering] = {
     **activation.LOWERINGS,
     **arithmetic.LOWERINGS,
+    **columns.LOWERINGS,
     **constants.LOWERINGS,
     **control.LOWERINGS,
     **convolution.LOWERINGS,
+    **einsum.LOWERINGS,
     **gathering.LOWERINGS,
+    **grids.LOWERINGS,
     **joining.LOWERINGS,
     **matmul.LOWERINGS,
     **movement.LOWERINGS,
@@ -55,8 +63,10 @@ _ONNX: Mapping[str, Lowering] = {
     **sequences.LOWERINGS,
     **smooth.LOWERINGS,
     **softmax.LOWERINGS,
+    **spectral.LOWERINGS,
     **statistical.LOWERINGS,
     **transposed_convolution.LOWERINGS,
+    **triangles.LOWERINGS,
 }
 
 LOWERINGS: Mapping[str, Mapping[str, Lowering]] = {"": _ONNX, control.DOMAIN: control.OWN_LOWERINGS}

@@ -80,8 +80,15 @@ def _identity(call: OperatorCall) -> None:
 
 
 def _dropout(call: OperatorCall) -> None:
+    """Outputs: the input, and a mask that says of each element that it is kept."""
     if call.opset >= 12 and call.has(2) and call.constant(2).any():
-        call.unsupported("training mode")
+        ratio = call.constant_float(1) if call.has(1) else 0.5
+        if ratio != 0:
+            call.unsupported("training mode, whose result is random")
+    if len(call.proto.output) > 1:
+        kind = DType.BOOL if call.opset >= 10 else call.dtype(call.value(0))
+        kept = Const(1.0 if kind.is_float else 1, kind)
+        call.emit(Compute(output_axes(call.shape(0)), (), None, kept, kind), 1)
     call.emit_same(call.value(0))
 
 

@@ -4,7 +4,7 @@
     DequantizeLinear       y = (x - zero) * scale
     DynamicQuantizeLinear  the same with scale and zero from the smallest and largest x
 
-Scales and zero points are one number, or one per element of an axis.
+Scales and zero points are one number, or one per element of an axis or per block of them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,15 @@ def saturated(value: Expr, zero: Expr | None, dtype: DType) -> Expr:
     return Cast(clamped, dtype)
 
 
-def parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int) -> Load:
-    """The scale or zero point of an element: a single one, or that of its place along the axis."""
+def parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int, block: int = 0) -> Load:
+    """The scale or zero point of an element: a single one, that of its place along the axis, or that of its block."""
     shape = call.shape(position)
+    if block:
+        sizes = tuple(-(-a.size // block) if d == axis else a.size for d, a in enumerate(axes))
+        if shape != sizes:
+            call.reject(f"has input {position} of shape {list(shape)} instead of {list(sizes)}")
+        places = (i // block if d == axis else i for d, i in enumerate(at(axes)))
+        return Load(call.value(position), tuple(places))
     if all(n == 1 for n in shape):
         return Load(call.value(position), (ZERO,) * len(shape))
     if shape != (axes[axis].size,):
@@ -51,34 +57,38 @@ def parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: i
     return Load(call.value(position), (at(axes)[axis],))
 
 
-def zero_parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int) -> Load | None:
+def zero_parameter(
+    call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int, block: int = 0
+) -> Load | None:
     """The zero point, None where it is left out or constant 0."""
     if not call.has(position):
         return None
     known = call.builder.constants.get(call.value(position))
     if known is not None and not known.any():
         return None
-    return parameter(call, position, axes, axis)
+    return parameter(call, position, axes, axis, block)
 
 
-def _axis(call: OperatorCall, rank: int) -> int:
-    if call.integer("block_size"):
-        call.unsupported("blocks with a scale each")
-    return positive_axis(call, call.integer("axis", 1), rank) if rank > 1 else 0
+def _axis(call: OperatorCall, rank: int) -> tuple[int, int]:
+    """The axis of the parameters, and how many elements along it share one; 0: one or all."""
+    block = call.integer("block_size")
+    if block < 0:
+        call.reject(f"has blocks of {block}")
+    return positive_axis(call, call.integer("axis", 1), rank) if rank > 1 else 0, block
 
 
 def _quantise(call: OperatorCall) -> None:
     x, scale = call.value(0), call.value(1)
     dtype = _target_type(call)
     axes = output_axes(call.shape(0))
-    axis = _axis(call, len(axes))
+    place = _axis(call, len(axes))
     value: Expr = Load(x, at(axes))
     if call.dtype(x) is DType.I32:
         value = Cast(value, DType.F32)
     else:
         float_operands(call, x)
     float_operands(call, scale)
-    body = quantised(value, parameter(call, 1, axes, axis), zero_parameter(call, 2, axes, axis), dtype)
+    body = quantised(value, parameter(call, 1, axes, *place), zero_parameter(call, 2, axes, *place), dtype)
     call.emit(Compute(axes, (), None, body, dtype), eager=False)
 
 
@@ -91,7 +101,7 @@ def _target_type(call: OperatorCall) -> DType:
             dtype = DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
         except KeyError:
             call.unsupported(f"output type {to}")
-    if dtype not in QUANTISED:
+    if dtype not in QUANTISED or (call.integer("block_size") and dtype is DType.I16):
         call.unsupported(f"output type {dtype.value}")
     return dtype
 
@@ -102,12 +112,12 @@ def _dequantise(call: OperatorCall) -> None:
         call.unsupported(f"input type {call.builder.dtype(x)}")
     float_operands(call, scale)
     axes = output_axes(call.shape(0))
-    axis = _axis(call, len(axes))
+    place = _axis(call, len(axes))
     whole: Expr = Cast(Load(x, at(axes)), DType.I32)
-    zero = zero_parameter(call, 2, axes, axis)
+    zero = zero_parameter(call, 2, axes, *place)
     if zero is not None:
         whole = apply("sub", whole, Cast(zero, DType.I32))
-    body = apply("mul", Cast(whole, DType.F32), parameter(call, 1, axes, axis))
+    body = apply("mul", Cast(whole, DType.F32), parameter(call, 1, axes, *place))
     # Not computed at once: what was quantised is recognised by this form.
     call.emit(Compute(axes, (), None, body), eager=False)
 

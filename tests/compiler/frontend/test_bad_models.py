@@ -207,7 +207,6 @@ UNSUPPORTED: list[tuple[str, onnx.NodeProto, str]] = [
         make("FusedConv", ["x"], ["y"], domain="com.example"),
         "com.example.FusedConv of opset 3",
     ),
-    ("training", make("BatchNormalization", ["x", *"cccc"], ["y"], training_mode=1), "training mode"),
     ("not constant", make("Reshape", ["x", "q"], ["y"]), "'q', is not constant"),
     ("element type", make("Relu", ["i"], ["y"]), "element type int64"),
     ("mixed types", make("Add", ["x", "i"], ["y"]), "element type float32, int64"),

@@ -169,7 +169,6 @@ def test_dynamic_quantise(values: list[float]) -> None:
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (make("QuantizeLinear", ["f", "s"], ["y"], block_size=2), "blocks"),
         (make("QuantizeLinear", ["f", "s"], ["y"], output_dtype=4), "output type"),
         (make("MatMulInteger", ["x", "f"], ["y"]), "operands of type float32"),
     ],
