@@ -34,6 +34,11 @@ class Deadline:
             return max(fitting, self._batches[0][0])
         return fitting
 
+    @property
+    def knows_pace(self) -> bool:
+        """Whether the limit, if any, can be kept: a first batch has ended."""
+        return self._seconds is None or bool(self._batches)
+
     def allows_comparison(self, elapsed_s: float) -> bool:
         """Whether another final comparison ends in time."""
         return self._seconds is None or elapsed_s + self._comparison_s <= self._seconds

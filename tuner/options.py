@@ -23,6 +23,7 @@ class SessionOptions:
         seed: of the search.
         strategy: a name of tuner.search.strategies.STRATEGIES.
         batch_size: most trials of a Task at a time.
+        ahead: batches that are proposed and built while an earlier one is measured; 0 where that would disturb it.
         patience: batches without an improvement of 1 % after which a Task is done.
         measure: what the Runner was made with; its seed is noted in every trial.
     """
@@ -32,6 +33,7 @@ class SessionOptions:
     seed: int = 0
     strategy: str = "evolutionary"
     batch_size: int = 16
+    ahead: int = 1
     patience: int = 4
     measure: MeasureOptions = field(default_factory=MeasureOptions)
 

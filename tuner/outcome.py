@@ -69,7 +69,8 @@ class SessionResult:
 
     Attributes:
         tasks: in the order in which they were given.
-        phase_seconds: search, model, build, measure, store and wait; they sum to the wall clock.
+        phase_seconds: search, model, build, verify, time, store and wait; they sum to the wall clock. What is built
+            and measured while the session searches or stores is not counted: it costs no time.
         records_added: Tasks whose record is new or was replaced.
         cost_model: the FitReport of all data by field; empty where no model was trained.
         cancelled: whether it ended because it was asked to.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
-Phase = Literal["search", "model", "build", "measure", "store"]
+Phase = Literal["search", "model", "build", "verify", "time", "store"]
+"""What the session does itself (search, model, store), and what it waits for (build, verify, time)."""
 
 
 class PhaseClock:
@@ -16,13 +17,7 @@ class PhaseClock:
         """`now_s`: a clock that never goes back."""
         self._now_s = now_s
         self._start_s = now_s()
-        self._spent_s: dict[Phase, float] = {
-            "search": 0.0,
-            "model": 0.0,
-            "build": 0.0,
-            "measure": 0.0,
-            "store": 0.0,
-        }
+        self._spent_s: dict[Phase, float] = dict.fromkeys(get_args(Phase), 0.0)
         self._inner_s = 0.0
 
     @property
@@ -41,6 +36,10 @@ class PhaseClock:
             whole_s = self._now_s() - start_s
             self._spent_s[name] += whole_s - self._inner_s
             self._inner_s = outer_inner_s + whole_s
+
+    def add(self, name: Phase, seconds: float) -> None:
+        """Count time that passed outside of any phase towards one."""
+        self._spent_s[name] += seconds
 
     def seconds(self) -> dict[str, float]:
         """Seconds per phase; "wait" is what no phase accounts for, so that they sum to the elapsed time."""

@@ -2,27 +2,30 @@
 
     load the log → [choose a Task → propose → build → measure → store → learn]* → compare the finalists → record
 
-Everything but the times is deterministic: the same Tasks, log, options and results give the same proposals. A crash
-at any moment loses at most the batch that was being measured; the next session goes on from the log.
+The next batch is chosen and built while one is measured, so that the Device need not wait; it is chosen without knowing
+the results of that one. Everything but the times is deterministic: the same Tasks, log, options and results give the
+same proposals. A crash at any moment loses at most the batches that were on their way; the next session goes on from
+the log.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from compiler.errors import MeasureError
 from compiler.space.space import SearchSpace
-from tuner.candidate import Candidate
 from tuner.cost_model.learner import Learner
 from tuner.cost_model.protocol import CostModel
 from tuner.database import TuningLog
 from tuner.deadline import Deadline
 from tuner.finals import Timed, settle
 from tuner.loading import KNOWN_LIMIT, default_space, load_run, task_share
-from tuner.measure import Builder, Measured, Runner
+from tuner.measure import Builder, Measured, MeasureResult, Runner
 from tuner.options import SessionOptions, check_tasks
 from tuner.outcome import Event, SessionResult, TaskResult
 from tuner.phases import PhaseClock
@@ -31,9 +34,18 @@ from tuner.search.strategies import RANKED
 from tuner.task import Task
 from tuner.task_run import TaskRun
 from tuner.task_scheduler.gradient import GradientScheduler, TaskShare
-from tuner.workbench import Workbench
+from tuner.workbench import Batch, Workbench
 
 __all__ = ["Event", "SessionOptions", "SessionResult", "TaskResult", "TuningSession"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A batch on its way, the place of its Task, and when it was submitted."""
+
+    place: int
+    batch: Batch
+    start_s: float
 
 
 class TuningSession:
@@ -84,6 +96,8 @@ class TuningSession:
         model = cost_model or _default_model(options) if options.strategy in RANKED else None
         self._learner = Learner(model, self._clock)
         self._runs: list[TaskRun] = []
+        self._flights: deque[_Flight] = deque()
+        self._landed_s = 0.0
         self._scheduler = self._schedule([])
 
     def run(self) -> SessionResult:
@@ -96,13 +110,14 @@ class TuningSession:
         self._state("running")
         try:
             self._load()
-            while not self._cancelled() and (batch := self._next_batch()) is not None:
-                self._measure(*batch)
+            self._search()
             self._state("finishing")
             self._finish()
         except MeasureError as error:
             self._state("failed", error=str(error))
             raise
+        finally:
+            self._bench.close()
         cancelled = self._cancelled()
         self._state("cancelled" if cancelled else "succeeded")
         return self._result(cancelled=cancelled)
@@ -135,7 +150,7 @@ class TuningSession:
         for start in range(0, len(run.known), size):
             batch = run.known[start : start + size]
             best_s = min([best_s, *(r.median_s for _, r in batch if isinstance(r, Measured))])
-            self._scheduler.observe(place, len(batch), None if best_s == math.inf else best_s, known=True)
+            self._scheduler.know(place, len(batch), None if best_s == math.inf else best_s)
         enough = self._scheduler.is_done(place) or len(run.known) >= self._options.enough_trials(
             len(self._tasks)
         )
@@ -144,8 +159,19 @@ class TuningSession:
             self._scheduler.finish(place)
             self._progress(run.task_event())
 
-    def _next_batch(self) -> tuple[TaskRun, list[Candidate]] | None:
-        """The next Task and its candidates; None when trials, time or Tasks are used up."""
+    def _search(self) -> None:
+        """Keep batches on their way until trials, time or Tasks are used up, or the caller ends it."""
+        while not self._cancelled():
+            while len(self._flights) <= self._options.ahead and self._launch():
+                pass
+            if not self._flights:
+                return
+            self._land(self._flights.popleft())
+
+    def _launch(self) -> bool:
+        """Choose a Task and propose its next batch; whether there is one."""
+        if self._flights and not self._deadline.knows_pace:
+            return False
         while (affordable := self._affordable_trials()) >= 1 and (
             choice := self._scheduler.next()
         ) is not None:
@@ -154,21 +180,27 @@ class TuningSession:
             with self._clock.phase("search"):
                 candidates = run.strategy.propose(int(min(size, affordable)))
             if candidates:
-                return run, candidates
+                self._scheduler.start(place, len(candidates))
+                batch = self._bench.submit(run.task, candidates)
+                self._flights.append(_Flight(place, batch, self._clock.elapsed_s))
+                return True
             self._scheduler.finish(place)
-            self._compare(run)
-        return None
+            self._compare_if_done(place)
+        return False
 
     def _affordable_trials(self) -> float:
+        """Trials that fit in the time left, less those that are on their way."""
         pending = sum(run.needs_final for run in self._runs)
-        return self._deadline.affordable_trials(self._clock.elapsed_s, pending)
+        flying = sum(len(flight.batch.candidates) for flight in self._flights)
+        return self._deadline.affordable_trials(self._clock.elapsed_s, pending) - flying
 
-    def _measure(self, run: TaskRun, candidates: Sequence[Candidate]) -> None:
-        """Measure a batch, make it durable, learn from it."""
-        start_s = self._clock.elapsed_s
-        results = self._bench.measure(run.task, candidates)
-        self._deadline.measured(len(candidates), start_s, self._clock.elapsed_s)
-        batch = list(zip(candidates, results, strict=True))
+    def _land(self, flight: _Flight) -> None:
+        """Wait for a batch, make it durable, learn from it."""
+        run = self._runs[flight.place]
+        results = flight.batch.results()
+        start_s, self._landed_s = max(flight.start_s, self._landed_s), self._clock.elapsed_s
+        self._deadline.measured(len(results), start_s, self._landed_s)
+        batch = list(zip(flight.batch.candidates, results, strict=True))
         device, seed = self._bench.device, self._options.measure.seed
         with self._clock.phase("store"):
             trials = [Trial(run.task.key, c.schedule, r, device, seed) for c, r in batch]
@@ -177,13 +209,16 @@ class TuningSession:
             self._progress(event)
         self._learner.observe(run.task, batch)
         self._learner.train_if_due()
-        place = self._runs.index(run)
-        self._scheduler.observe(place, len(batch), run.best_s)
+        self._scheduler.observe(flight.place, len(batch), run.best_s, trial_s=_device_s(results))
         leader = run.leader()
         if leader is not None and run.improved:
             self._keep(run, leader, run.untuned_s, {"stage": "provisional"})
-        if self._scheduler.is_done(place):
-            self._compare(run)
+        self._compare_if_done(flight.place)
+
+    def _compare_if_done(self, place: int) -> None:
+        """Hold the final comparison of a Task that gets no more trials and has none on their way."""
+        if self._scheduler.is_done(place) and all(flight.place != place for flight in self._flights):
+            self._compare(self._runs[place])
 
     def _finish(self) -> None:
         """Hold the final comparisons that are still due, the heaviest Tasks first."""
@@ -250,6 +285,12 @@ class TuningSession:
             cost_model=cost_model,
             cancelled=cancelled,
         )
+
+
+def _device_s(results: Sequence[MeasureResult]) -> float:
+    """Mean seconds of a trial on the Device, of those that have a time."""
+    measured = [r.verify_s + r.measure_s for r in results if isinstance(r, Measured)]
+    return sum(measured) / len(measured) if measured else 0.0
 
 
 def _default_model(options: SessionOptions) -> CostModel:

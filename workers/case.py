@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.dtype import DType
 from compiler.grid import Array, index_arrays
+from compiler.packing import Packing
 from compiler.workload.index_operands import index_extents
 from compiler.workload.ir import Operand, Workload
 from compiler.workload.leeway import reference_bounds
@@ -18,6 +20,9 @@ Bytes = npt.NDArray[np.uint8]
 
 _WIDE = 1 << 20
 """Largest magnitude of a random 32-bit or 64-bit integer."""
+
+_KEPT_BYTES = 512 << 20
+_KEPT_PACKED_BYTES = 128 << 20
 
 _POISON_F32, _POISON_F64, _POISON_SHORT, _POISON_BYTE = 0x7FE5A5A5, 0x7FFCA5A5A5A5A5A5, 0x7FE5, 0x5A
 
@@ -49,12 +54,47 @@ class Case:
 
     operands: Mapping[str, Array]
     outputs: Mapping[str, Expected]
+    _packed: dict[Packing, Bytes] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the operands and references, without what `packed` keeps."""
+        operands = sum(array.nbytes for array in self.operands.values())
+        return operands + sum(2 * e.values.nbytes + e.initial.nbytes for e in self.outputs.values())
+
+    def packed(self, packing: Packing) -> Bytes:
+        """An operand's bytes as packed; candidates of a Task share many packings, so some are kept."""
+        if packing not in self._packed:
+            packed = np.ascontiguousarray(packing.apply(self.operands[packing.source]))
+            if sum(b.size for b in self._packed.values()) + packed.nbytes > _KEPT_PACKED_BYTES:
+                self._packed.clear()
+            self._packed[packing] = packed.reshape(-1).view(np.uint8)
+        return self._packed[packing]
 
 
-def make_case(workload: Workload, seed: int, reference: Mapping[str, bytes] | None = None) -> Case:
-    """Operands from a seed; `reference`: the `reference_bytes` of an equal case, to save computing them."""
+class Cases:
+    """The Cases of the Workloads met last, as far as some memory goes; the newest is always kept."""
+
+    def __init__(self) -> None:
+        self._cases: OrderedDict[tuple[str, int], Case] = OrderedDict()
+
+    def case(self, workload: Workload, seed: int) -> Case:
+        """`make_case`, or what is left of an earlier call."""
+        key = (workload.digest, seed)
+        if key not in self._cases:
+            self._cases[key] = make_case(workload, seed)
+        self._cases.move_to_end(key)
+        while len(self._cases) > 1 and sum(c.size_bytes for c in self._cases.values()) > _KEPT_BYTES:
+            self._cases.popitem(last=False)
+        for older in list(self._cases.values())[:-1]:
+            older._packed.clear()
+        return self._cases[key]
+
+
+def make_case(workload: Workload, seed: int) -> Case:
+    """Operands from a seed, and the reference for them."""
     operands = make_operands(workload, seed)
-    bounds = _decode(workload.outputs, reference) if reference else reference_bounds(workload, operands)
+    bounds = reference_bounds(workload, operands)
     outputs = {o.name: _expected(workload, o, *bounds[o.name]) for o in workload.outputs}
     return Case(operands, outputs)
 
@@ -64,11 +104,6 @@ def make_operands(workload: Workload, seed: int) -> dict[str, Array]:
     rng = np.random.default_rng([seed, int(workload.digest[:16], 16)])
     extents = index_extents(workload)
     return {operand.name: _random(rng, operand, extents.get(operand.name)) for operand in workload.operands}
-
-
-def reference_bytes(case: Case) -> dict[str, bytes]:
-    """The reference as `make_case` takes it."""
-    return {name: e.values.tobytes() + e.most.tobytes() for name, e in case.outputs.items()}
 
 
 def unwritten(expected: Expected, data: Bytes) -> int:
@@ -95,16 +130,6 @@ def _random(rng: np.random.Generator, operand: Operand, extent: int | None) -> A
     if extent is not None:
         low, high = max(low, -extent), min(high, extent - 1)
     return rng.integers(low, high, operand.sizes, endpoint=True).astype(dtype.numpy)
-
-
-def _decode(
-    outputs: Sequence[Operand], reference: Mapping[str, bytes]
-) -> dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
-    found = {}
-    for o in outputs:
-        least, most = np.frombuffer(reference[o.name], np.float64).reshape(2, *o.sizes)
-        found[o.name] = least, most
-    return found
 
 
 def _expected(workload: Workload, output: Operand, least: Array, most: Array) -> Expected:

@@ -31,8 +31,6 @@ from workers.wire import kernels_json, options_json, task_json
 SETUP_TIMEOUT_S = 300.0
 """For operands and the float64 reference of a batch: they depend on the Task, not on any candidate."""
 
-_KEPT_REFERENCE_BYTES = 256 << 20
-
 
 class LocalBuilder:
     """A Builder with `processes` children, each building one candidate at a time."""
@@ -107,15 +105,17 @@ class _BuildSlot:
 
 
 class LocalRunner:
-    """A Runner on this machine: a spawned child per batch, replaced after every failure in it."""
+    """A Runner on this machine: a spawned child, replaced after every failure in it."""
 
     def __init__(self, device: str = "local", options: MeasureOptions | None = None) -> None:
         """`device` names this machine in every Trial."""
         self._device = device
         self._options = options or MeasureOptions()
-        self._next: Child | None = None
+        # The thread lives as long as the child that it starts: the kernel ties one to the other.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="luthier-measure")
+        self._child: Child | None = None
+        self._threads = 0  # that the child was allowed; 0: it has met no batch yet
         self._best_s: dict[RecordKey, float] = {}
-        self._reference: tuple[str, dict[str, bytes]] = ("", {})
         self._sandbox = ""
 
     @property
@@ -131,14 +131,25 @@ class LocalRunner:
     def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all; raises MeasureError where this machine cannot run the Target, or no child can be prepared."""
         _check_native(task)
+        return self._thread.submit(self._measure_all, task, built).result()
+
+    def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        """Measure all in turns, in one child; who fails is left out and the others compared again."""
+        _check_native(task)
+        return self._thread.submit(self._compare_all, task, built).result()
+
+    def close(self) -> None:
+        """Stop the child."""
+        self._thread.shutdown()
+        self._end_child()
+
+    def _measure_all(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         results: list[MeasureResult] = []
         while len(results) < len(built):
             results += self._measure_until_failure(task, built[len(results) :])
         return results
 
-    def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
-        """Measure all in turns, in one child; who fails is left out and the others compared again."""
-        _check_native(task)
+    def _compare_all(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         failed: dict[int, MeasureResult] = {}
         while left := [place for place in range(len(built)) if place not in failed]:
             answer = self._take_turns(task, [built[place] for place in left])
@@ -147,35 +158,41 @@ class LocalRunner:
             failed[left[answer[0]]] = answer[1]
         return [failed[place] for place in sorted(failed)]
 
-    def close(self) -> None:
-        """Stop the child that waits for the next batch."""
-        if self._next is not None:
-            self._next.close()
-            self._next = None
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.close()
+            self._child, self._threads = None, 0
+
+    def _replace_child(self) -> None:
+        """End the child and start another one, which gets ready while the next candidates are chosen and built."""
+        self._end_child()
+        self._child = Child("measure", self._options.memory_bytes)
 
     def _measure_until_failure(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Results up to the first failure, in one child; at least one."""
-        child = self._take()
+        child = self._take(task.threads)
+        results: list[MeasureResult] = []
+        done = False
         try:
             self._prepare(child, task, built, in_turns=False)
-            results: list[MeasureResult] = []
             for b in built:
                 result = _result(child.receive(self._options.timeout_s))
                 if isinstance(result, MeasureFailed):
                     return [*results, result]
                 results.append(replace(result, build_s=b.build_s))
                 self._best_s[task.key] = min(result.median_s, self._best_s.get(task.key, result.median_s))
+            done = True
             return results
         finally:
-            child.close()
-            # It starts while the next candidates are chosen and built.
-            self._next = Child("measure", self._options.memory_bytes)
+            if not done:
+                self._replace_child()
 
     def _take_turns(
         self, task: Task, built: Sequence[Built]
     ) -> list[MeasureResult] | tuple[int, MeasureFailed]:
         """All results, or the place of the first that failed and its failure."""
-        child = self._take()
+        child = self._take(task.threads)
+        done = False
         try:
             self._prepare(child, task, built, in_turns=True)
             for place in range(len(built)):
@@ -192,41 +209,47 @@ class LocalRunner:
             wrong = answer.header.get("place")
             if isinstance(wrong, int) and 0 <= wrong < len(built):
                 return wrong, _failure(answer)
-            return _compared(answer, built)
+            compared = _compared(answer, built)
+            done = True
+            return compared
         finally:
-            child.close()
-            self._next = Child("measure", self._options.memory_bytes)
+            if not done:
+                self._replace_child()
 
     def _prepare(self, child: Child, task: Task, built: Sequence[Built], *, in_turns: bool) -> None:
         kernels, codes = kernels_json(built)
-        digest = task.workload.digest
-        known = self._reference[1] if self._reference[0] == digest else {}
         cpu_s = int(len(built) * self._options.timeout_s * (task.threads + 1)) + 1
         header = {
             "task": task_json(task),
             "options": options_json(self._options),
             "kernels": kernels,
-            "reference": list(known),
             "in_turns": in_turns,
             "best_s": self._best_s.get(task.key),
-            "limits": asdict(Limits(self._options.memory_bytes, cpu_s, task.threads)),
+            "cpu_s": cpu_s,
         }
-        child.send(Frame(header, (*codes, *known.values())), SETUP_TIMEOUT_S)
+        fresh = not self._threads
+        if fresh:
+            self._threads = task.threads
+            header["limits"] = asdict(Limits(self._options.memory_bytes, threads=task.threads))
+        child.send(Frame(header, codes), SETUP_TIMEOUT_S)
         prepared = child.receive(SETUP_TIMEOUT_S)
         if isinstance(prepared, MeasureFailed):
             msg = f"no candidate of {task.name} could be verified: {prepared.message}; see `luthier doctor`"
             raise MeasureError(msg)
-        self._sandbox = str(prepared.header["sandbox"])
-        if sum(map(len, prepared.blobs)) <= _KEPT_REFERENCE_BYTES:
-            self._reference = (digest, dict(zip(prepared.header["reference"], prepared.blobs, strict=True)))
+        if fresh:
+            self._sandbox = str(prepared.header["sandbox"])
 
-    def _take(self) -> Child:
-        child, self._next = self._next, None
-        if child is not None and not isinstance(child.receive(START_TIMEOUT_S), MeasureFailed):
-            return child
+    def _take(self, threads: int) -> Child:
+        """A child that may have so many threads, and that has met no failure."""
+        child = self._child
         if child is not None:
-            child.close()
-        return started(Child("measure", self._options.memory_bytes))
+            fresh = not self._threads
+            lost = fresh and isinstance(child.receive(START_TIMEOUT_S), MeasureFailed)
+            if lost or not child.alive or (not fresh and self._threads < threads):
+                self._end_child()
+        if self._child is None:
+            self._child = started(Child("measure", self._options.memory_bytes))
+        return self._child
 
 
 def started(child: Child) -> Child:

@@ -34,11 +34,11 @@ _LIBC = _libc()
 class GuardedBuffer:
     """Guard pages, redzone, data, guard pages.
 
-    The data ends where the back guard begins. With `aligned`, it starts at a multiple of 64 bytes instead, as the
+    The data ends where the back guard begins. Once aligned, it starts at a multiple of 64 bytes instead, as the
     runtime places it, and up to 63 bytes of redzone may follow.
     """
 
-    def __init__(self, size_bytes: int, *, aligned: bool = False) -> None:
+    def __init__(self, size_bytes: int) -> None:
         """Map it; raises MemoryError where there is no room."""
         space = -(-max(size_bytes, 1) // _PAGE) * _PAGE
         self._length = space + 2 * GUARD_BYTES
@@ -51,14 +51,18 @@ class GuardedBuffer:
         if _LIBC.mprotect(inner, space, mmap.PROT_READ | mmap.PROT_WRITE) != 0:
             self.close()
             raise MemoryError
-        self._start = space - (-(-size_bytes // ALIGNMENT) * ALIGNMENT if aligned else size_bytes)
         self._size = size_bytes
         whole = (ctypes.c_uint8 * space).from_address(inner)
         self._whole: npt.NDArray[np.uint8] = np.ctypeslib.as_array(whole)
-        self._front = self._whole[: self._start]
-        self._back = self._whole[self._start + size_bytes :]
-        self._front[:] = _REDZONE
-        self._back[:] = _REDZONE
+        self._place(space - size_bytes)
+
+    def align(self) -> bool:
+        """Move the data to where it is aligned; whether it was elsewhere, and is undefined now."""
+        start = self._whole.size - -(-self._size // ALIGNMENT) * ALIGNMENT
+        moves = start != self._start
+        if moves:
+            self._place(start)
+        return moves
 
     @property
     def address(self) -> int:
@@ -74,6 +78,12 @@ class GuardedBuffer:
     def intact(self) -> bool:
         """Whether the redzone is as it was."""
         return bool((self._front == _REDZONE).all() and (self._back == _REDZONE).all())
+
+    def _place(self, start: int) -> None:
+        self._start = start
+        self._front, self._back = self._whole[:start], self._whole[start + self._size :]
+        self._front[:] = _REDZONE
+        self._back[:] = _REDZONE
 
     def close(self) -> None:
         """Unmap it. Safe to call twice."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tuner.measure import MeasureOptions
 
 HOPELESS = 3.0
 """A candidate whose first sample is so many times slower than the best gets no further samples."""
+SLOW = 1.5
+"""One whose first two samples are so much slower gets no third."""
 TIMING_SHARE = 0.5
 """Of a candidate's time limit, what its samples may take."""
 
@@ -32,10 +34,16 @@ def sample(time_ns: Callable[[int], int], options: MeasureOptions, best_s: float
         total = time_ns(runs)
         spent += total
         taken.append(total / runs / 1e9)
-        hopeless = best_s is not None and taken[0] > HOPELESS * best_s
-        if hopeless or spent > TIMING_SHARE * options.timeout_s * 1e9:
+        if (
+            best_s is not None and _too_slow(taken, best_s)
+        ) or spent > TIMING_SHARE * options.timeout_s * 1e9:
             break
     return tuple(taken)
+
+
+def _too_slow(taken: Sequence[float], best_s: float) -> bool:
+    """Whether more samples would change nothing."""
+    return min(taken) > HOPELESS * best_s or (len(taken) > 1 and min(taken) > SLOW * best_s)
 
 
 def _enough(sample_ns: float, runs: int, total_ns: int, most: int) -> int:

@@ -75,8 +75,23 @@ def apply(limits: Limits) -> str:
 def enter(limits: Mapping[str, Any]) -> dict[str, Any]:
     """Apply `Limits(**limits)`; the tier, and the memory that the limits count from, as JSON."""
     tier = apply(Limits(**limits))
-    used = usage()
-    return {"sandbox": tier, "usage": [used.vm, used.resident, used.peak_resident]}
+    return {"sandbox": tier, "usage": used()}
+
+
+def used() -> list[int]:
+    """The fields of `usage` in order, as JSON."""
+    now = usage()
+    return [now.vm, now.resident, now.peak_resident]
+
+
+def allow_cpu(seconds: int) -> None:
+    """Limit processor time, all threads together, to so many seconds from now on; it may be called again."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(spent.ru_utime + spent.ru_stime) + 1 + seconds
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
+    )
 
 
 def die_with_parent(parent: int) -> bool:

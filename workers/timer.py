@@ -1,9 +1,10 @@
 """The measurement protocol, inside the child (version `tuner.task.PROTOCOL`).
 
-For each candidate of a batch: run once on guarded memory and verify, place the operands as the runtime does, find how
-many runs last `min_sample_ms` (these are the warm-up), take `samples` samples of that many runs inside native code,
-and verify again what the last timed run left. One result is answered per candidate as soon as it is known; the first
-that fails is the last that this process measures.
+For each candidate of a batch: run once on guarded memory and verify, move the operands to where the runtime places
+them, find how many runs last `min_sample_ms` (these are the warm-up), take `samples` samples of that many runs inside
+native code, and verify again what the last timed run left. One result is answered per candidate as soon as it is known;
+the first that fails is the last that this process measures. Batches follow each other, of any Task for which the
+process was given enough threads.
 
 A comparison verifies every candidate the same way and then times all of them in turns, a sample of each per round,
 until `tuner.pairs` can tell them apart. `verified` is answered per candidate, and all results together at the end, or
@@ -17,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import LuthierError
@@ -24,29 +26,32 @@ from compiler.runtime.loader import LoadedKernel
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureOptions, MeasureResult, result_json
 from tuner.task import Task
 from workers import sandbox
-from workers.case import Case, make_case, reference_bytes
+from workers.case import Case, Cases
 from workers.frames import Frame
 from workers.sampling import sample
 from workers.turns import Contender, WrongError, take_turns
 from workers.verify import check, place
 from workers.wire import kernels_from_json, options_from_json, task_from_json
 
+_CASES = Cases()
 _UNLOADABLE = (MemoryError, LuthierError, KeyError, ValueError, RuntimeError)
 
 
 def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
-    """Answer one batch: `prepared` with the reference, then a `result` per candidate."""
+    """Answer one batch: `prepared`, then a `result` per candidate; the first one brings `limits`."""
     header = request.header
     task, options = task_from_json(header["task"]), options_from_json(header["options"])
-    count = len(header["kernels"])
-    kernels = kernels_from_json(header["kernels"], request.blobs[:count])
-    known = dict(zip(header["reference"], request.blobs[count:], strict=True))
-    case = make_case(task.workload, options.seed, known)
-    entered = sandbox.enter(header["limits"])
-    values = reference_bytes(case)
-    reply(Frame({"event": "prepared", "reference": list(values), **entered}, tuple(values.values())))
-    del values, known, request
-    gc.disable()
+    kernels = kernels_from_json(header["kernels"], request.blobs)
+    case = _CASES.case(task.workload, options.seed)
+    if "limits" in header:
+        entered = sandbox.enter(header["limits"])
+        gc.disable()
+        gc.freeze()
+    else:
+        entered = {}
+        gc.collect()
+    sandbox.allow_cpu(header["cpu_s"])
+    reply(Frame({"event": "prepared", "usage": sandbox.used(), **entered}))
     if header["in_turns"]:
         reply(_compared(task, case, kernels, options, lambda: reply(Frame({"event": "verified"}))))
         return
@@ -63,9 +68,14 @@ def measure(
     task: Task, case: Case, kernel: Kernel, options: MeasureOptions, best_s: float | None
 ) -> MeasureResult:
     """Verify and time one candidate; `best_s`: seconds of the best one known, None at first."""
+    start = time.perf_counter()
     try:
         with closing(LoadedKernel(kernel, task.threads)) as loaded:
-            return _measure_loaded(loaded, task, case, kernel, options, best_s)
+            result = _measure_loaded(loaded, task, case, kernel, options, best_s)
+            if isinstance(result, Measured):
+                verify_s = time.perf_counter() - start - result.measure_s
+                return replace(result, verify_s=verify_s)
+            return result
     except _UNLOADABLE as error:
         return _unloadable(error, options)
 
@@ -115,18 +125,17 @@ def _measure_loaded(
     options: MeasureOptions,
     best_s: float | None,
 ) -> MeasureResult:
-    start = time.perf_counter()
-    with place(kernel, case, aligned=False) as arguments:
+    with place(kernel, case) as arguments:
         loaded.run(arguments.pointers)
         error = check(arguments, case, task.error_budget)
-    if isinstance(error, MeasureFailed):
-        return error
-    verified = time.perf_counter()
-    with place(kernel, case, aligned=True) as arguments:
+        if isinstance(error, MeasureFailed):
+            return error
+        verified = time.perf_counter()
+        arguments.align()
         pointers = arguments.pointers
         samples = sample(lambda runs: loaded.time_ns(pointers, runs), options, best_s)
         again = check(arguments, case, task.error_budget)
     if isinstance(again, MeasureFailed):
         return MeasureFailed(again.kind, f"{again.message}, but only after many runs")
     end = time.perf_counter()
-    return Measured(samples, max(error, again), verify_s=verified - start, measure_s=end - verified)
+    return Measured(samples, max(error, again), measure_s=end - verified)

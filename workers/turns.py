@@ -40,12 +40,12 @@ class Contender:
         self.samples_s: list[float] = []
         start = time.perf_counter()
         self._loaded = stack.enter_context(closing(LoadedKernel(kernel, task.threads)))
-        with place(kernel, case, aligned=False) as arguments:
-            self._loaded.run(arguments.pointers)
-            error = check(arguments, case, task.error_budget)
+        self.arguments = stack.enter_context(place(kernel, case))
+        self._loaded.run(self.arguments.pointers)
+        error = check(self.arguments, case, task.error_budget)
         if isinstance(error, MeasureFailed):
             raise WrongError(error)
-        self.arguments = stack.enter_context(place(kernel, case, aligned=True))
+        self.arguments.align()
         self._error, self._pointers = error, self.arguments.pointers
         self._verify_s = time.perf_counter() - start
         self._runs = 1

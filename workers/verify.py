@@ -38,15 +38,16 @@ class Arguments:
         """Addresses in the order of the kernel's parameters."""
         return [p.buffer.address for p in self.placed]
 
-    def reset(self) -> None:
-        """Write every initial byte again."""
+    def align(self) -> None:
+        """Move the data to where the runtime places it, and write again what a run has changed."""
         for p in self.placed:
-            p.buffer.data[:] = p.initial
+            if p.buffer.align() or p.param.role in ("output", "scratch"):
+                p.buffer.data[:] = p.initial
 
 
 @contextmanager
-def place(kernel: Kernel, case: Case, *, aligned: bool) -> Iterator[Arguments]:
-    """Memory for a kernel, filled; freed at the end.
+def place(kernel: Kernel, case: Case) -> Iterator[Arguments]:
+    """Memory for a kernel, filled, each parameter's last byte beside a guard; freed at the end.
 
     Raises:
         KeyError: the kernel has a parameter that the Workload has not.
@@ -60,12 +61,11 @@ def place(kernel: Kernel, case: Case, *, aligned: bool) -> Iterator[Arguments]:
             if initial.size != param.size_bytes:
                 msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {initial.size}"
                 raise ValueError(msg)
-            buffer = GuardedBuffer(param.size_bytes, aligned=aligned)
+            buffer = GuardedBuffer(param.size_bytes)
             stack.callback(buffer.close)
+            buffer.data[:] = initial
             placed.append(Placed(param, buffer, initial))
-        arguments = Arguments(tuple(placed))
-        arguments.reset()
-        yield arguments
+        yield Arguments(tuple(placed))
 
 
 def check(arguments: Arguments, case: Case, error_budget: float) -> float | MeasureFailed:
@@ -92,9 +92,9 @@ def _initial(param: Param, case: Case) -> Bytes:
         if param.name in case.outputs:
             return case.outputs[param.name].initial
         return np.full(param.size_bytes, _SCRATCH_BYTE, np.uint8)
-    array = case.operands[param.packing.source if param.packing else param.name]
-    packed = param.packing.apply(array) if param.packing else np.ascontiguousarray(array)
-    return packed.reshape(-1).view(np.uint8)
+    if param.packing:
+        return case.packed(param.packing)
+    return np.ascontiguousarray(case.operands[param.name]).reshape(-1).view(np.uint8)
 
 
 def _check_output(placed: Placed, expected: Expected, error_budget: float) -> float | MeasureFailed:

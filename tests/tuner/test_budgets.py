@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 
@@ -89,6 +90,9 @@ def test_what_starts_in_the_first_batch_is_not_the_pace() -> None:
 class PartlyBuilder:
     """Fails to build every candidate whose first factor is even."""
 
+    def __init__(self) -> None:
+        self.built: list[int] = []
+
     def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
         return [self._build(i.candidate) for i in inputs]
 
@@ -99,6 +103,7 @@ class PartlyBuilder:
         factor = toy.factors(candidate.schedule)[0]
         if factor % 2 == 0:
             return MeasureFailed(FailureKind.BUILD, f"{factor} is even")
+        self.built.append(factor)
         return Built(Kernel(str(factor), b"", (), (1,)), 0.5)
 
 
@@ -131,16 +136,42 @@ def candidates(*factors: int) -> list[Candidate]:
 
 
 def test_failures_of_the_builder_keep_their_place() -> None:
-    bench = Workbench(PartlyBuilder(), CountingRunner(), PhaseClock(Clock()))
-    results = bench.measure(toy.task(), candidates(1, 2, 3, 4))
-    assert [getattr(r, "samples_s", "failed") for r in results] == [(1.0,), "failed", (2.0,), "failed"]
-    assert bench.measure(toy.task(), candidates(2, 4)) != []
+    with closing(Workbench(PartlyBuilder(), CountingRunner(), PhaseClock(Clock()))) as bench:
+        results = bench.submit(toy.task(), candidates(1, 2, 3, 4)).results()
+        assert [getattr(r, "samples_s", "failed") for r in results] == [(1.0,), "failed", (2.0,), "failed"]
+        assert len(bench.submit(toy.task(), candidates(2, 4)).results()) == 2
+
+
+def test_what_was_built_for_a_trial_is_not_built_again() -> None:
+    builder = PartlyBuilder()
+    with closing(Workbench(builder, CountingRunner(), PhaseClock(Clock()))) as bench:
+        bench.submit(toy.task(), candidates(1, 3)).results()
+        bench.compare(toy.task(), candidates(3, 5, 1))
+    assert builder.built == [1, 3, 5]
+
+
+def test_waiting_is_told_by_what_it_was_for() -> None:
+    clock = Clock()
+
+    class Device(CountingRunner):
+        def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+            clock.now_s += 10.0
+            return [Measured((1.0,), 0.0, verify_s=0.3, measure_s=0.7) for _ in built]
+
+    phases = PhaseClock(clock)
+    with closing(Workbench(PartlyBuilder(), Device(), phases)) as bench:
+        batch = bench.submit(toy.task(), candidates(1))
+        batch._measured.result()
+        assert sum(phases.seconds().values()) == phases.seconds()["wait"] == 10.0
+        batch.results()
+    seconds = phases.seconds()
+    assert (seconds["verify"], seconds["time"]) == (0.0, 0.0)  # it had ended before it was waited for
 
 
 def test_a_comparison_is_of_what_could_be_built() -> None:
     runner = CountingRunner()
-    bench = Workbench(PartlyBuilder(), runner, PhaseClock(Clock()))
-    first, even, second, broken = bench.compare(toy.task(), candidates(1, 2, 3, 5))
+    with closing(Workbench(PartlyBuilder(), runner, PhaseClock(Clock()))) as bench:
+        first, even, second, broken = bench.compare(toy.task(), candidates(1, 2, 3, 5))
     assert runner.order == ["1", "3", "5"] * 2
     assert isinstance(first, Measured)
     assert (first.samples_s, first.build_s) == ((4.0,), 0.5)
@@ -153,5 +184,6 @@ def test_a_comparison_is_of_what_could_be_built() -> None:
 
 def test_nothing_runs_when_nothing_is_built() -> None:
     runner = SimulatedRunner(toy.simulate)
-    Workbench(PartlyBuilder(), runner, PhaseClock(Clock())).measure(toy.task(), candidates(2))
+    with closing(Workbench(PartlyBuilder(), runner, PhaseClock(Clock()))) as bench:
+        bench.submit(toy.task(), candidates(2)).results()
     assert not runner.measured

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from compiler.schedule.schedule import Schedule
 from tests.tuner import toy
 from tuner.cost_model.xgboost_model import XGBoostModel, XGBoostOptions
 from tuner.database import MemoryLog
-from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
+from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureResult
 from tuner.pairs import LOOKS
 from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
 from tuner.search.simulated import SimulatedBuilder, SimulatedRunner, recorded
@@ -188,12 +189,39 @@ def test_seconds_bound_the_wall_clock() -> None:
         clock.now_s += 1.0
         return toy.simulate(task, schedule)
 
-    result = session(MemoryLog(), SimulatedRunner(slow), trials=None, seconds=200.0, now_s=clock).run()
+    result = session(
+        MemoryLog(), SimulatedRunner(slow), trials=None, seconds=200.0, now_s=clock, ahead=0
+    ).run()
     assert clock.now_s <= 200.0
     assert 120 <= result.trials <= 180
     assert {t.status for t in result.tasks} == {"tuned"}
     assert sum(result.phase_seconds.values()) == pytest.approx(clock.now_s)
-    assert result.phase_seconds["measure"] == pytest.approx(clock.now_s)
+    waited_s = result.phase_seconds["build"] + result.phase_seconds["verify"] + result.phase_seconds["time"]
+    assert waited_s == pytest.approx(clock.now_s)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_next_batch_is_built_while_one_is_measured(ahead: int) -> None:
+    class Builder(SimulatedBuilder):
+        built = 0
+
+        def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
+            self.built += 1
+            second.set() if self.built == 2 else None
+            return super().build(inputs)
+
+    class Runner(SimulatedRunner):
+        def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+            overlapped.append(second.wait(5.0 if ahead else 0.1))
+            return super().run(task, built)
+
+    second, overlapped = threading.Event(), list[bool]()
+    options = SessionOptions(trials=16, strategy="random", ahead=ahead)
+    tuning = TuningSession(
+        TASKS, Builder(), Runner(toy.simulate), MemoryLog(), options, spaces=lambda task: toy.space()
+    )
+    assert tuning.run().trials == 16
+    assert overlapped[0] is bool(ahead)
 
 
 def test_cancelling_keeps_what_was_found() -> None:

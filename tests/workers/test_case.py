@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from compiler.pipeline import build_kernel, default_schedule
 from compiler.runtime.loader import LoadedKernel
@@ -9,7 +10,7 @@ from tests.compiler.integers import SAFE, integer_matmul
 from tests.compiler.workloads import gather_rows
 from tests.faults.planted import HALO, SIZE, add_one
 from tuner.measure import FailureKind, MeasureFailed
-from workers.case import make_case, make_operands, reference_bytes, unwritten
+from workers.case import Cases, make_case, make_operands, unwritten
 from workers.verify import check, place
 
 
@@ -41,11 +42,22 @@ def test_outputs_start_poisoned_and_their_halo_zero() -> None:
     assert unwritten(expected, expected.initial) == SIZE
 
 
-def test_a_known_reference_gives_the_same_case() -> None:
-    case = make_case(add_one(), seed=3)
-    again = make_case(add_one(), seed=3, reference=reference_bytes(case))
-    np.testing.assert_array_equal(case.outputs["y"].values, again.outputs["y"].values)
-    np.testing.assert_array_equal(case.outputs["y"].initial, again.outputs["y"].initial)
+def test_a_case_is_made_once_per_seed() -> None:
+    cases = Cases()
+    case = cases.case(add_one(), seed=3)
+    assert cases.case(add_one(), seed=3) is case
+    other = cases.case(add_one(), seed=4)
+    assert not np.array_equal(other.outputs["y"].values, case.outputs["y"].values)
+
+
+def test_only_the_newest_cases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.case._KEPT_BYTES", 1)
+    cases = Cases()
+    first = cases.case(add_one(), seed=0)
+    cases.case(add_one(), seed=1)
+    again = cases.case(add_one(), seed=0)
+    assert again is not first
+    np.testing.assert_array_equal(again.outputs["y"].values, first.outputs["y"].values)
 
 
 def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> None:
@@ -59,7 +71,7 @@ def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> N
     kernel = build_kernel(workload, default_schedule(workload, native_target(), 1), native_target())
     loaded = LoadedKernel(kernel, 1)
     try:
-        with place(kernel, case, aligned=True) as arguments:
+        with place(kernel, case) as arguments:
             loaded.run(arguments.pointers)
             assert check(arguments, case, 1e-5) == 0.0
             (output,) = (p for p in arguments.placed if p.param.role == "output")

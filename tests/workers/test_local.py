@@ -99,6 +99,22 @@ def test_candidates_are_built_verified_and_timed(builder: LocalBuilder, runner: 
     assert runner.sandbox.startswith("rlimits")
 
 
+def test_one_process_measures_batch_after_batch_until_one_fails(
+    builder: LocalBuilder, runner: LocalRunner
+) -> None:
+    task, other = matrix_product(), planted.task()
+    (built,) = builder.build([default_candidate(task)])
+    assert isinstance(built, Built)
+    runner.run(task, [built])
+    measuring = runner._child.pid
+    runner.run(other, [planted.planted()])
+    runner.run(task, [built])
+    assert runner._child.pid == measuring
+    broken = runner.run(other, [built, planted.planted()])
+    assert [type(r) for r in broken] == [MeasureFailed, Measured]
+    assert runner._child.pid != measuring
+
+
 def test_code_of_another_subgraph_is_wrong_or_fails(builder: LocalBuilder, runner: LocalRunner) -> None:
     task = matrix_product()
     (built,) = builder.build([default_candidate(task)])

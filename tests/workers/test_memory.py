@@ -20,7 +20,8 @@ def test_data_ends_where_the_guard_begins(size: int) -> None:
 
 @pytest.mark.parametrize("size", [4, 400, 4096, 4100])
 def test_aligned_data_starts_as_the_runtime_places_it(size: int) -> None:
-    buffer = GuardedBuffer(size, aligned=True)
+    buffer = GuardedBuffer(size)
+    buffer.align()
     assert buffer.address % ALIGNMENT == 0
     assert (buffer.address + -(-size // ALIGNMENT) * ALIGNMENT) % PAGE == 0
     buffer.data[:] = 7

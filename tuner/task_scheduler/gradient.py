@@ -18,6 +18,8 @@ WINDOW = 3
 MIN_GAIN = 0.01
 FIRST_BATCH = 4
 MIN_BATCH = 8
+BATCH_S = 1.0
+"""A batch takes no longer than this on the Device, but for FIRST_BATCH trials: what it teaches should not be late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,11 @@ class TaskShare:
 
 @dataclass
 class _Progress:
-    """Trials and best time (None: no success yet) after each batch, the newest last."""
+    """Trials that were started, and the results and best time (None: no success yet) after each batch, newest last."""
 
     trials: int = 0
+    results: int = 0
+    trial_s: float = 0.0
     history: list[tuple[int, float | None]] = field(default_factory=list)
     idle: int = 0
     done: bool = False
@@ -73,22 +77,33 @@ class GradientScheduler:
             chosen = max(fresh, key=lambda i: (self._expected_time_s(i), -i))
             size = max(self._first, min(self._shares[chosen].starts, FIRST_BATCH, self._batch_size))
         else:
-            chosen, size = max(open_tasks, key=lambda i: (self._gain_s(i), -i)), self._later_batch()
+            chosen = max(open_tasks, key=lambda i: (self._gain_s(i), -i))
+            size = self._later_batch(self._progress[chosen].trial_s)
         return chosen, size if self._left is None else min(size, self._left)
 
-    def observe(self, task: int, trials: int, best_s: float | None, *, known: bool = False) -> None:
-        """Count a batch and note the Task's best time so far; `known` trials come from the log and cost nothing."""
+    def start(self, task: int, trials: int) -> None:
+        """Count trials that are on their way."""
+        self._progress[task].trials += trials
+        if self._left is not None:
+            self._left = max(0, self._left - trials)
+
+    def observe(self, task: int, trials: int, best_s: float | None, trial_s: float = 0.0) -> None:
+        """Note the Task's best time after some results, and how long one took on the Device (0: not known)."""
         progress = self._progress[task]
         improved = best_s is not None and (
             progress.best_s is None or best_s < progress.best_s * (1 - MIN_GAIN)
         )
         progress.idle = 0 if improved else progress.idle + 1
-        progress.trials += trials
-        progress.history.append((progress.trials, best_s))
+        progress.results += trials
+        progress.trial_s = trial_s or progress.trial_s
+        progress.history.append((progress.results, best_s))
         if progress.idle >= self._patience:
             progress.done = True
-        if self._left is not None and not known:
-            self._left = max(0, self._left - trials)
+
+    def know(self, task: int, trials: int, best_s: float | None) -> None:
+        """Note results of the log, which cost nothing."""
+        self._progress[task].trials += trials
+        self.observe(task, trials, best_s)
 
     def finish(self, task: int) -> None:
         """Give a Task no more trials."""
@@ -98,10 +113,11 @@ class GradientScheduler:
         """Whether a Task gets no more trials."""
         return self._progress[task].done
 
-    def _later_batch(self) -> int:
-        if self._left is None:
-            return self._batch_size
-        return min(self._batch_size, max(MIN_BATCH, self._left // MIN_BATCH))
+    def _later_batch(self, trial_s: float) -> int:
+        size = self._batch_size
+        if self._left is not None:
+            size = min(size, max(MIN_BATCH, self._left // MIN_BATCH))
+        return size if not trial_s else min(size, max(FIRST_BATCH, int(BATCH_S / trial_s)))
 
     def _gain_s(self, task: int) -> float:
         """Seconds of the whole model that one more trial is expected to save."""

@@ -17,6 +17,7 @@ def drive(
     while len(taken) < batches and (choice := scheduler.next()) is not None:
         task, size = choice
         trials[task] += size
+        scheduler.start(task, size)
         scheduler.observe(task, size, best_s(task, trials[task]))
         taken.append(choice)
     return taken
@@ -100,7 +101,7 @@ def test_small_budgets_make_sense() -> None:
 def test_known_trials_cost_nothing_but_count() -> None:
     scheduler = GradientScheduler([TaskShare(1, 1), TaskShare(1, 1)], 8, 8, 2)
     for _ in range(3):
-        scheduler.observe(0, 8, 1.0, known=True)
+        scheduler.know(0, 8, 1.0)
     assert scheduler.is_done(0)
     assert drive(scheduler, lambda task, trials: 1.0) == [(1, 2), (1, 6)]
 
@@ -127,5 +128,24 @@ def test_a_first_batch_holds_every_start() -> None:
     sizes = {}
     while (choice := scheduler.next()) is not None and choice[0] not in sizes:
         sizes[choice[0]] = choice[1]
+        scheduler.start(*choice)
         scheduler.observe(*choice, 1.0)
     assert sizes == {0: 3, 1: 2, 2: 4}
+
+
+def test_what_is_on_its_way_counts() -> None:
+    scheduler = GradientScheduler([TaskShare(1, 100)] * 2, 3, 16, 4)
+    sizes = []
+    while (choice := scheduler.next()) is not None:
+        sizes.append(choice)
+        scheduler.start(*choice)
+    assert [place for place, _ in sizes[:2]] == [0, 1]
+    assert sum(size for _, size in sizes) == 3
+
+
+@pytest.mark.parametrize(("trial_s", "size"), [(0.001, 16), (0.1, 10), (3.0, 4)])
+def test_batches_of_slow_trials_are_small(trial_s: float, size: int) -> None:
+    scheduler = GradientScheduler([TaskShare(1, 100)], None, 16, 4)
+    scheduler.start(0, 4)
+    scheduler.observe(0, 4, 1.0, trial_s)
+    assert scheduler.next() == (0, size)
