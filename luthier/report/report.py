@@ -53,7 +53,7 @@ class TuningReport:
 
     Attributes:
         published: whether the tuned model beat the untuned one end to end, and its records are served.
-        phases: seconds by what they were spent on, such as "measure" or "build".
+        phases: seconds by what they were spent on, such as "time" or "build".
         max_relative_error: of the tuned model against the untuned one; None where it was not measured.
         engine_versions: of the packages that took part.
     """

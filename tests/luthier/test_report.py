@@ -49,7 +49,7 @@ def _document(**more: Any) -> dict[str, Any]:
         "tuned_ms": 21.5,
         "speedup": 1.44,
         "published": True,
-        "phases": {"build": 40.0, "measure": 70.0, "search": 5.0},
+        "phases": {"build": 40.0, "time": 70.0, "search": 5.0},
         "max_relative_error": 2e-6,
         "engine_versions": {"luthier": "0.1.0"},
     }

@@ -134,13 +134,13 @@ def test_a_first_batch_holds_every_start() -> None:
 
 
 def test_what_is_on_its_way_counts() -> None:
-    scheduler = GradientScheduler([TaskShare(1, 100)] * 2, 3, 16, 4)
+    scheduler = GradientScheduler([TaskShare(1, 100)] * 2, 9, 16, 4)
     sizes = []
     while (choice := scheduler.next()) is not None:
         sizes.append(choice)
         scheduler.start(*choice)
     assert [place for place, _ in sizes[:2]] == [0, 1]
-    assert sum(size for _, size in sizes) == 3
+    assert sum(size for _, size in sizes) == 9
 
 
 @pytest.mark.parametrize(("trial_s", "size"), [(0.001, 16), (0.1, 10), (3.0, 4)])
