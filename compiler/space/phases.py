@@ -41,7 +41,7 @@ class CopyPhases:
     def __init__(self, algorithm: Algorithm, workload: Workload, target: Target, threads: int) -> None:
         """`workload`: as the algorithm makes it, the copy its first stage."""
         self.algorithm, self.workload = algorithm, workload
-        self._target, self._threads = target, threads
+        self._copy = map_steps(workload, workload.stages[0], target, threads)
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
@@ -50,8 +50,7 @@ class CopyPhases:
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The copy, a vector map, then the tile."""
-        copy = map_steps(self.workload, self.workload.stages[0], self._target, self._threads)
-        return [self.algorithm, *copy, *tile.steps(values)]
+        return [self.algorithm, *self._copy, *tile.steps(values)]
 
 
 def panel_phases(workload: Workload, along: str, lanes: int, target: Target, threads: int) -> CopyPhases:

@@ -58,11 +58,14 @@ class Reduction:
         """Knobs: algorithm or instruction, and those of the register tile (of the products, where there are phases)."""
         kind, plans = _plans(workload, target, threads)
         knobs = _union(kind, plans)
+        choices = {
+            name: {k.name: frozenset(k.choices) for k in plan.tile.knobs()} for name, plan in plans.items()
+        }
 
         def legal(values: dict[str, Value]) -> bool:
-            plan = plans[str(values.get(kind, DIRECT))]
-            own = {knob.name: knob.choices for knob in plan.tile.knobs()}
-            return all(values[n] in choices for n, choices in own.items()) and plan.tile.legal(values)
+            name = str(values.get(kind, DIRECT))
+            own = choices[name].items()
+            return all(values[n] in known for n, known in own) and plans[name].tile.legal(values)
 
         def build(values: dict[str, Value]) -> Schedule:
             if not legal(values):

@@ -6,6 +6,8 @@ over the entries of the tile are unrolled, so that the constant matrices become 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.instruction import Instruction
@@ -117,8 +119,9 @@ class WinogradPhases:
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """Both transforms, and the tile of the products between them."""
-        return [*self.algorithms, *self._copy(), *self._before(), *tile.steps(values), *self._after()]
+        return [*self.algorithms, *self._copy, *self._before, *tile.steps(values), *self._after]
 
+    @cached_property
     def _copy(self) -> list[Step]:
         """What tiles overlap in is padded once; for all cores, which suits any number of threads."""
         if len(self.algorithms) == 1:
@@ -128,6 +131,7 @@ class WinogradPhases:
             return map_steps(self.workload, copy, self._target, self._target.cores)
         return copy_steps(self.workload, self._target)
 
+    @cached_property
     def _before(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""
         lanes = tile_axes(self.workload, self._by_name["tiles"], self._target).lanes
@@ -144,6 +148,7 @@ class WinogradPhases:
             *share("tiles", outer[:-1]),
         ]
 
+    @cached_property
     def _after(self) -> list[Step]:
         """The outputs' transform and the map after it: a tile of outputs at a time, output channels in the lanes."""
         store = self.workload.stages[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -68,10 +69,11 @@ def factors(schedule: Schedule) -> tuple[int, ...]:
     return tuple(step.factor for step in schedule.steps)
 
 
-def features(_: Task, candidate: Candidate) -> np.ndarray:
+def features(_: Task, candidates: Sequence[Candidate]) -> np.ndarray:
     """The factors and the products of neighbours."""
-    chosen = factors(candidate.schedule)
-    return np.array([*chosen, *(a * b for a, b in itertools.pairwise(chosen))], dtype=np.float64)
+    chosen = [factors(candidate.schedule) for candidate in candidates]
+    rows = [[*c, *(a * b for a, b in itertools.pairwise(c))] for c in chosen]
+    return np.array(rows, dtype=np.float64)
 
 
 def seconds(of: Task, schedule: Schedule) -> float:

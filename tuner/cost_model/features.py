@@ -1,4 +1,4 @@
-"""Features of a candidate: what its Schedule makes of the loops around the Workload's anchor, as numbers with names.
+"""Features of candidates: what their Schedules make of the loops around the Workload's anchor, as numbers with names.
 
 Sizes and counts enter as log2(x + 1), ratios against a cache as log2. The tile is the block of vector and unrolled
 loops at the very inside; levels 1 to LEVELS are the loops around it, inside out, those of one iteration left out.
@@ -9,11 +9,14 @@ loops at the very inside; levels 1 to LEVELS are the loops around it, inside out
     level<n>_*  trips, which kind of loop, which buffers it moves, bytes that its body touches, against each cache
     parallel_*  iterations per thread and how evenly they are shared
     nest_*      waste of ragged tiles, packing, where the anchor is attached, products per lane and machine instruction
+
+docs/features.md says what each means. Candidates whose Schedules differ in factors only are computed together.
 """
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,16 +24,19 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.errors import ScheduleError
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import LoopKind
 from compiler.schedule.primitives import apply_step, replay
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.state import ScheduledStage, State
-from compiler.schedule.steps import Algorithm, Step
+from compiler.schedule.state import State
+from compiler.schedule.steps import Algorithm, Inline, Step
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
-from tuner.cost_model.nest import Access, NestView, PathLoop, accesses, view
+from tuner.cost_model.concrete import concrete_nest
+from tuner.cost_model.nest import Access, Array, Nests
+from tuner.cost_model.parametric import Form, Tracks, Unfollowed, anchor_after, form_of, parametric_nests
 from tuner.task import Task
 
 LEVELS = 6
@@ -63,53 +69,111 @@ FEATURE_NAMES: tuple[str, ...] = (
 """One name per column."""
 
 
+Places = NDArray[np.intp]
+
+_TOLERANCE = 1e-9
+_KEPT_FORMS = 4096
+
+
 @dataclass(frozen=True)
 class _Shared:
     """What all candidates of a Workload with the same rewrite share. `start`: the state before their other Steps."""
 
     start: State
+    tracks: Tracks
     anchor: Stage
-    accesses: tuple[Access, ...]
     values: tuple[float, ...]
 
 
 class NestFeatures:
-    """A FeatureExtractor; keeps what the candidates of a Workload share."""
+    """A FeatureExtractor; keeps what the candidates of a Workload share, and which forms of Steps can be followed."""
 
     def __init__(self) -> None:
         self._shared: dict[tuple[str, tuple[Step, ...]], _Shared] = {}
+        self._followed: OrderedDict[tuple[str, Form], bool] = OrderedDict()
 
-    def __call__(self, task: Task, candidate: Candidate) -> NDArray[np.float64]:
-        """Shape (len(FEATURE_NAMES),); raises ScheduleError where the Schedule is illegal."""
-        steps = candidate.schedule.steps
-        rewrites = tuple(takewhile(lambda step: isinstance(step, Algorithm), steps))
-        shared = self._shared_of(task.workload, rewrites)
-        state = shared.start
-        for step in steps[len(rewrites) :]:
-            state = apply_step(state, step)
-        anchor = state.stage(shared.anchor.name)
-        # Partial results give a stage an axis more than the Workload knows.
-        same = anchor.stage is shared.anchor
-        found = shared.accesses if same else accesses(state.workload, anchor.stage)
-        nest = view(state, anchor)
-        values = (
-            *shared.values,
-            *_machine(task.target, task.threads),
-            *_tile(nest, found, task.target, anchor.stage),
-            *_levels(nest, found, task.target, task.threads),
-            *_parallel(nest, task.threads),
-            *_nest(nest, state, anchor.stage),
-        )
-        return np.array(values, dtype=np.float64)
+    def __call__(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+        """Shape (n_candidates, len(FEATURE_NAMES)); a row of NaN where the Schedule is illegal."""
+        rows = np.full((len(candidates), len(FEATURE_NAMES)), np.nan)
+        forms: dict[Form, tuple[list[int], list[list[int]]]] = {}
+        for place, candidate in enumerate(candidates):
+            form, factors = form_of(candidate.schedule.steps)
+            members = forms.setdefault(form, ([], []))
+            members[0].append(place)
+            members[1].append(factors)
+        for form, (places, chosen) in forms.items():
+            steps = [candidates[place].schedule.steps for place in places]
+            rows[places] = self._rows_of_form(task, form, steps, np.array(chosen, dtype=np.float64))
+        return rows
+
+    def _rows_of_form(
+        self, task: Task, form: Form, steps: Sequence[tuple[Step, ...]], factors: Array
+    ) -> Array:
+        key = (task.workload.digest, form)
+        followed = self._followed.get(key)
+        if followed is None and len(steps) == 1:
+            return self._concrete(task, steps[0])
+        if followed is None:
+            # The first of them says whether following the Steps gives what applying them gives.
+            exact, quick = self._concrete(task, steps[0]), self._parametric(task, steps[0], factors[:1])
+            followed = quick is not None and np.allclose(exact, quick, _TOLERANCE, _TOLERANCE)
+            self._followed[key] = followed
+            if len(self._followed) > _KEPT_FORMS:
+                self._followed.popitem(last=False)
+        rows = self._parametric(task, steps[0], factors) if followed else None
+        return np.concatenate([self._concrete(task, s) for s in steps]) if rows is None else rows
+
+    def _parametric(self, task: Task, steps: tuple[Step, ...], factors: Array) -> Array | None:
+        """Rows of a form; None where its Steps cannot be followed."""
+        rewrites, others = _parts(steps)
+        try:
+            shared = self._shared_of(task.workload, rewrites)
+            nests = parametric_nests(shared.tracks, shared.anchor.name, others, factors)
+        except (ScheduleError, Unfollowed):
+            return None
+        return _rows(task, shared, nests)
+
+    def _concrete(self, task: Task, steps: tuple[Step, ...]) -> Array:
+        """One row, by applying the Steps; of NaN where one is illegal."""
+        rewrites, others = _parts(steps)
+        try:
+            shared = self._shared_of(task.workload, rewrites)
+            state = shared.start
+            for step in others:
+                state = apply_step(state, step)
+        except ScheduleError:
+            return np.full((1, len(FEATURE_NAMES)), np.nan)
+        return _rows(task, shared, concrete_nest(state, anchor_after(shared.anchor.name, others)))
 
     def _shared_of(self, workload: Workload, rewrites: tuple[Step, ...]) -> _Shared:
         key = (workload.digest, rewrites)
         if key not in self._shared:
             start = replay(workload, Schedule(rewrites))
             anchor = start.workload.anchor
-            found = accesses(start.workload, anchor)
-            self._shared[key] = _Shared(start, anchor, found, _work(start.workload, anchor))
+            self._shared[key] = _Shared(start, Tracks(start), anchor, _work(start.workload, anchor))
         return self._shared[key]
+
+
+def _parts(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The Steps that rewrite the Workload, and those that follow."""
+    rewrites = tuple(takewhile(lambda step: isinstance(step, Algorithm | Inline), steps))
+    return rewrites, steps[len(rewrites) :]
+
+
+def _rows(task: Task, shared: _Shared, nests: Nests) -> Array:
+    """Shape (n, len(FEATURE_NAMES))."""
+    n = len(nests.limits)
+    same = (*shared.values, *_machine(task.target, task.threads))
+    start = _tile_start(nests)
+    return np.hstack(
+        [
+            np.broadcast_to(np.array(same), (n, len(same))),
+            _tile(nests, start, task.target, shared.anchor),
+            _levels(nests, start, task.target, task.threads),
+            _parallel(nests, task.threads),
+            _nest(nests, shared.anchor),
+        ]
+    )
 
 
 def _work(workload: Workload, anchor: Stage) -> tuple[float, ...]:
@@ -142,125 +206,135 @@ def _machine(target: Target, threads: int) -> tuple[float, ...]:
     )
 
 
-def _tile(nest: NestView, reads: Sequence[Access], target: Target, anchor: Stage) -> tuple[float, ...]:
-    start = _tile_start(nest)
-    inside = nest.loops[start:]
-    vector = math.prod(loop.limit for loop in inside if loop.kind is LoopKind.VECTOR)
-    depth = math.prod(loop.limit for loop in inside if loop.reduces)
+def _tile(nests: Nests, start: Places, target: Target, anchor: Stage) -> Array:
+    places = np.arange(nests.limits.shape[1])
+    inside = places >= start[:, None]
+    vector_loops = np.array([kind is LoopKind.VECTOR for kind in nests.kinds], dtype=np.bool_)
+    spatial = inside & ~nests.reduces & ~vector_loops
+    vector = _product(nests.limits, inside & vector_loops)
+    depth = _product(nests.limits, inside & nests.reduces)
     lanes = target.lanes(anchor.dtype.size_bytes)
-    along = math.prod(
-        loop.limit for i, loop in _spatial(nest, start) if nest.same_axis(i, len(nest.loops) - 1)
-    )
-    rows = math.prod(loop.limit for _, loop in _spatial(nest, start)) // along
-    vectors = along * math.ceil(vector / lanes)
+    along = _product(nests.limits, spatial & nests.along_last()) if len(places) else np.ones(len(start))
+    rows = _product(nests.limits, spatial) / along
+    vectors = along * np.ceil(vector / lanes)
     accumulators = rows * vectors
-    loads = [_loads(nest, read, start, vector, lanes) for read in reads if read.kind != "output"]
-    pressure = accumulators + max(loads, default=0.0) / depth + 1
-    return (
-        float(vector),
-        math.ceil(vector / lanes) * lanes / vector,
-        float(rows),
-        float(vectors),
-        float(depth),
-        float(accumulators),
-        _log(sum(loads)),
-        sum(loads) / (accumulators * depth),
-        pressure / target.vector_registers,
-        max(0.0, pressure - target.vector_registers),
-        _log(accumulators * depth),
-        *(_stride(nest, reads, kind) for kind in _CLASSES),
-    )
-
-
-def _spatial(nest: NestView, start: int) -> list[tuple[int, PathLoop]]:
-    """The tile's loops, with their places, that neither reduce nor are the vector."""
-    tile = enumerate(nest.loops[start:], start)
-    return [(i, loop) for i, loop in tile if not loop.reduces and loop.kind is not LoopKind.VECTOR]
-
-
-def _loads(nest: NestView, read: Access, start: int, vector: int, lanes: int) -> float:
-    """Load instructions of one tile: whole vectors where the vector loop moves the read by one element."""
-    elements = float(nest.elements(read)[start])
-    contiguous = vector > 1 and nest.stride(read, len(nest.loops) - 1) == 1.0
-    return math.ceil(elements / lanes) if contiguous else elements
-
-
-def _stride(nest: NestView, reads: Sequence[Access], kind: str) -> float:
-    """Largest step, of any access of that kind, between iterations of the innermost loop: 0, 1, or 2 for more."""
-    if not nest.loops:
-        return 0.0
-    steps = [nest.stride(read, len(nest.loops) - 1) for read in reads if read.kind == kind]
-    return min(2.0, max(steps, default=0.0))
-
-
-def _levels(nest: NestView, reads: Sequence[Access], target: Target, threads: int) -> list[float]:
-    levels = [i for i in reversed(range(_tile_start(nest))) if nest.loops[i].limit > 1][:LEVELS]
-    touched = {kind: _touched(nest, [r for r in reads if r.kind == kind]) for kind in _CLASSES}
-    total = np.sum(list(touched.values()), axis=0)
-    caches = _caches(target, threads)
-    trips = np.cumprod([1.0, *(loop.limit for loop in reversed(nest.loops))])[::-1]
-    values: list[float] = []
-    for i in levels:
-        moved = [
-            max((nest.stride(r, i) for r in reads if r.kind == kind), default=0.0) > 0 for kind in _CLASSES
+    reads = [access for access in nests.accesses if access.kind != "output"]
+    loads = np.array([_loads(nests, read, start, vector, lanes) for read in reads]).reshape(len(reads), -1)
+    total = loads.sum(axis=0) if reads else np.zeros(len(start))
+    largest = loads.max(axis=0) if reads else np.zeros(len(start))
+    pressure = accumulators + largest / depth + 1
+    return np.column_stack(
+        [
+            vector,
+            np.ceil(vector / lanes) * lanes / vector,
+            rows,
+            vectors,
+            depth,
+            accumulators,
+            np.log2(total + 1),
+            total / (accumulators * depth),
+            pressure / target.vector_registers,
+            np.maximum(0.0, pressure - target.vector_registers),
+            np.log2(accumulators * depth + 1),
+            *(_last_stride(nests, kind) for kind in _CLASSES),
         ]
-        values += (
-            _log(nest.loops[i].limit),
-            float(nest.loops[i].reduces),
-            *map(float, moved),
-            *(_log(touched[kind][i]) for kind in _CLASSES),
-            *(math.log2((total[i] + 1) / size) for size in caches),
-            math.log2((trips[i] + 1) / (total[i] + 1)),
-        )
-    return values + [0.0] * (len(_LEVEL) * (LEVELS - len(levels)))
-
-
-def _parallel(nest: NestView, threads: int) -> tuple[float, ...]:
-    extent = next((loop.limit for loop in nest.loops if loop.kind is LoopKind.PARALLEL), 1)
-    share = math.ceil(extent / threads)
-    return _log(extent), _log(extent / threads), extent / (share * threads)
-
-
-def _nest(nest: NestView, state: State, anchor: Stage) -> tuple[float, ...]:
-    stage = state.stage(anchor.name)
-    covered = math.prod(loop.limit for loop in nest.loops)
-    region = math.prod(stage.attachment.shape) if stage.attachment is not None else 0
-    materialised = sum(s.attachment is None for s in state.stages) - 1
-    return (
-        math.log2(covered / anchor.points),
-        float(len(nest.packed)),
-        float(nest.outer_loops),
-        _log(region),
-        float(len(nest.loops)),
-        float(materialised),
-        _products(state.stage(anchor.name)),
     )
 
 
-def _products(stage: ScheduledStage) -> float:
+def _loads(nests: Nests, read: Access, start: Places, vector: Array, lanes: int) -> Array:
+    """Load instructions of one tile: whole vectors where the vector loop moves the read by one element."""
+    elements = _at(nests.elements(read), start)
+    if not nests.limits.shape[1]:
+        return elements
+    contiguous = (vector > 1) & (nests.strides(read)[:, -1] == 1.0)
+    return np.where(contiguous, np.ceil(elements / lanes), elements)
+
+
+def _last_stride(nests: Nests, kind: str) -> Array:
+    """Largest step, of any access of that kind, between iterations of the innermost loop: 0, 1, or 2 for more."""
+    found = np.zeros(len(nests.limits))
+    if nests.limits.shape[1]:
+        for access in nests.accesses:
+            if access.kind == kind:
+                found = np.maximum(found, nests.strides(access)[:, -1])
+    return np.minimum(2.0, found)
+
+
+def _levels(nests: Nests, start: Places, target: Target, threads: int) -> Array:
+    n, loops = nests.limits.shape
+    touched = {kind: np.zeros((n, loops + 1)) for kind in _CLASSES}
+    moved = {kind: np.zeros((n, loops)) for kind in _CLASSES}
+    for access in nests.accesses:
+        touched[access.kind] = touched[access.kind] + nests.line_bytes(access)
+        moved[access.kind] = np.maximum(moved[access.kind], nests.strides(access))
+    total = sum(touched.values(), np.zeros((n, loops + 1)))
+    trips = np.ones((n, loops + 1))
+    trips[:, :-1] = np.cumprod(nests.limits[:, ::-1], axis=1)[:, ::-1]
+    values = np.stack(
+        [
+            np.log2(nests.limits + 1),
+            np.broadcast_to(nests.reduces, (n, loops)).astype(np.float64),
+            *((moved[kind] > 0).astype(np.float64) for kind in _CLASSES),
+            *(np.log2(touched[kind][:, :-1] + 1) for kind in _CLASSES),
+            *(np.log2((total[:, :-1] + 1) / size) for size in _caches(target, threads)),
+            np.log2((trips[:, :-1] + 1) / (total[:, :-1] + 1)),
+        ],
+        axis=2,
+    )
+    counted = (np.arange(loops) < start[:, None]) & (nests.limits > 1)
+    level = np.cumsum(counted[:, ::-1], axis=1)[:, ::-1] - 1
+    found = np.zeros((n, LEVELS, len(_LEVEL)))
+    which, loop = np.nonzero(counted & (level < LEVELS))
+    found[which, level[which, loop]] = values[which, loop]
+    return found.reshape(n, -1)
+
+
+def _parallel(nests: Nests, threads: int) -> Array:
+    at = next((i for i, kind in enumerate(nests.kinds) if kind is LoopKind.PARALLEL), None)
+    extent = np.ones(len(nests.limits)) if at is None else nests.limits[:, at]
+    share = np.ceil(extent / threads)
+    return np.column_stack([np.log2(extent + 1), np.log2(extent / threads + 1), extent / (share * threads)])
+
+
+def _nest(nests: Nests, anchor: Stage) -> Array:
+    n, loops = nests.limits.shape
+    same = (
+        float(len(nests.packed)),
+        float(nests.outer_loops),
+        float(loops),
+        float(nests.materialised),
+        _products(nests.instruction),
+    )
+    packed, outer, count, materialised, products = (np.full(n, value) for value in same)
+    waste = np.log2(nests.limits.prod(axis=1) / anchor.points)
+    return np.column_stack([waste, packed, outer, np.log2(nests.region + 1), count, materialised, products])
+
+
+def _products(instruction: str) -> float:
     """Products that one machine instruction adds to a lane: 1 without an instruction that adds several."""
-    if stage.dot is None:
+    if not instruction:
         return 1.0
-    entry = INSTRUCTIONS[stage.dot[1]]
+    entry = INSTRUCTIONS[instruction]
     return entry.group / len(entry.template)
 
 
-def _touched(nest: NestView, same_kind: Sequence[Access]) -> NDArray[np.float64]:
-    """Bytes inside loops[d:] of all accesses of a kind, shape (n_loops + 1,)."""
-    total = np.zeros(len(nest.loops) + 1)
-    for access in same_kind:
-        total = total + nest.line_bytes(access)
-    return total
+def _tile_start(nests: Nests) -> Places:
+    """Where the innermost run of vector, unrolled and one-iteration loops begins, shape (n,)."""
+    n, loops = nests.limits.shape
+    tile = np.array([kind in (LoopKind.VECTOR, LoopKind.UNROLLED) for kind in nests.kinds], dtype=np.bool_)
+    ends = ~tile & (nests.limits > 1)
+    after_last = loops - np.argmax(ends[:, ::-1], axis=1) if loops else np.zeros(n, dtype=np.intp)
+    return np.where(ends.any(axis=1), after_last, 0)
 
 
-def _tile_start(nest: NestView) -> int:
-    """Where the innermost run of vector, unrolled and one-iteration loops begins."""
-    start = len(nest.loops)
-    for loop in reversed(nest.loops):
-        if loop.kind not in (LoopKind.VECTOR, LoopKind.UNROLLED) and loop.limit > 1:
-            break
-        start -= 1
-    return start
+def _product(values: Array, chosen: NDArray[np.bool_]) -> Array:
+    """Product of the chosen values of each row, 1 where none is."""
+    return np.asarray(np.where(chosen, values, 1.0).prod(axis=1))
+
+
+def _at(values: Array, column: Places) -> Array:
+    """One value of each row."""
+    return np.asarray(np.broadcast_to(values, (len(column), values.shape[1]))[np.arange(len(column)), column])
 
 
 def _caches(target: Target, threads: int) -> tuple[int, int, int]:

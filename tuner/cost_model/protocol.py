@@ -13,8 +13,8 @@ from tuner.candidate import Candidate
 from tuner.measure import MeasureResult
 from tuner.task import Task
 
-FeatureExtractor = Callable[[Task, Candidate], NDArray[np.float64]]
-"""Features of one candidate, shape (n_features,), the same width for all; raises ScheduleError on an illegal one."""
+FeatureExtractor = Callable[[Task, Sequence[Candidate]], NDArray[np.float64]]
+"""Features of candidates, shape (n_candidates, n_features); a row of NaN for one whose Schedule is illegal."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from compiler.errors import ScheduleError
 from tuner.candidate import Candidate
 from tuner.cost_model.metrics import mean_over_tasks, pairwise_accuracy, peak_at, relative_throughput
 from tuner.cost_model.protocol import FeatureExtractor, FitReport, Group
@@ -59,7 +58,7 @@ class XGBoostModel:
         self._extract = features
         self._names = tuple(names)
         self._options = options or XGBoostOptions()
-        self._memo: OrderedDict[tuple[str, str, int, str], Array | None] = OrderedDict()
+        self._memo: OrderedDict[tuple[str, str, int, str], Array] = OrderedDict()
         self._booster: xgb.Booster | None = None
 
     def fit(self, groups: Sequence[Group]) -> None:
@@ -76,7 +75,7 @@ class XGBoostModel:
         """Merit within the Task; -inf for a candidate whose features cannot be computed. None before training."""
         if self._booster is None or not candidates:
             return None
-        rows = self._rows(task, candidates)
+        rows = self._extract(task, candidates)
         return np.where(np.isnan(rows).all(axis=1), -np.inf, _scores(self._booster, rows))
 
     def _train(self, parts: Sequence[tuple[Array, Array]]) -> xgb.Booster | None:
@@ -120,24 +119,16 @@ class XGBoostModel:
         )
 
     def _rows(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        """Shape (n_candidates, n_features); a row of NaN where there are none."""
-        none = np.full(len(self._names), np.nan)
-        rows = (self._row(task, candidate) for candidate in candidates)
-        return np.stack([none if row is None else row for row in rows])
-
-    def _row(self, task: Task, candidate: Candidate) -> Array | None:
-        key = (task.workload.digest, task.target.digest, task.threads, candidate.digest)
-        if key in self._memo:
-            self._memo.move_to_end(key)
-            return self._memo[key]
-        try:
-            row: Array | None = self._extract(task, candidate)
-        except ScheduleError:
-            row = None
-        self._memo[key] = row
-        if len(self._memo) > _MEMO_ROWS:
+        """Features of trials, from memory where they were trained on before; shape (n_candidates, n_features)."""
+        prefix = (task.workload.digest, task.target.digest, task.threads)
+        keys = [(*prefix, candidate.digest) for candidate in candidates]
+        new = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self._memo}
+        if new:
+            self._memo.update(zip(new, self._extract(task, list(new.values())), strict=True))
+        rows = np.stack([self._memo[key] for key in keys])
+        while len(self._memo) > _MEMO_ROWS:
             self._memo.popitem(last=False)
-        return row
+        return rows
 
 
 def _scores(booster: xgb.Booster, features: Array) -> Array:

@@ -84,7 +84,7 @@ class EvolutionaryStrategy:
         scores = self._scorer(pool) if pool else None
         if scores is None:
             return self._neighbours(-(-count // 2), rng)
-        ranking = sorted(range(len(pool)), key=lambda i: (-scores[i], pool[i].digest))
+        ranking = sorted(range(len(pool)), key=lambda i: (-scores[i], pool[i].assignment or ()))
         return self._explored.take(_spread([pool[i] for i in ranking], wanted), wanted)
 
     def _neighbours(self, count: int, rng: random.Random) -> list[Candidate]:
@@ -105,7 +105,7 @@ class EvolutionaryStrategy:
             population = list(dict.fromkeys((*parents, *children)))
             everyone |= dict.fromkeys(population)
         candidates = (self._explored.candidate(assignment) for assignment in everyone)
-        return [c for c in candidates if self._explored.is_new(c)]
+        return [c for c in candidates if self._explored.may_be_new(c)]
 
     def _survivors(self, population: Sequence[Assignment]) -> list[Assignment]:
         """The better part of a population, best first; empty while the cost model knows nothing."""
@@ -113,7 +113,7 @@ class EvolutionaryStrategy:
         scores = self._scorer(living) if living else None
         if scores is None:
             return []
-        order = sorted(range(len(living)), key=lambda i: (-scores[i], living[i].digest))
+        order = sorted(range(len(living)), key=lambda i: (-scores[i], living[i].assignment or ()))
         kept = (living[i] for i in order[: max(2, int(len(order) * self._options.survivors))])
         return [candidate.assignment for candidate in kept if candidate.assignment is not None]
 

@@ -159,4 +159,4 @@ def test_two_results_of_one_lookup() -> None:
     for workload in workloads:
         task = Task(workload, target, 1, 1, "task")
         candidate = Candidate(default_schedule(workload, target, 1))
-        assert np.isfinite(NestFeatures()(task, candidate)).all()
+        assert np.isfinite(NestFeatures()(task, [candidate])).all()

@@ -6,19 +6,28 @@ import random
 import numpy as np
 import pytest
 
-from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
 from compiler.space.rules import build_space
 from compiler.target import PRESETS
+from compiler.workload.ir import Workload
 from tests.compiler.integers import integer_matmul
-from tests.compiler.workloads import gather_rows
+from tests.compiler.workloads import (
+    depthwise,
+    gather_rows,
+    lstm_cell,
+    max_pool,
+    padded_convolution,
+    product,
+    softmax,
+)
 from tests.tuner import toy
 from tuner.candidate import Candidate
+from tuner.cost_model.concrete import concrete_nest
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
-from tuner.cost_model.nest import accesses, view
+from tuner.cost_model.nest import accesses
 from tuner.task import Task
 
 TASK = Task(toy.matmul(48, 64, 32), toy.TARGET, 2, 1, "matmul")
@@ -44,7 +53,7 @@ def steps(rows: int, vectors: int) -> list[Step]:
 
 
 def named(task: Task, schedule: Schedule) -> dict[str, float]:
-    values = NestFeatures()(task, Candidate(schedule))
+    (values,) = NestFeatures()(task, [Candidate(schedule)])
     return dict(zip(FEATURE_NAMES, values, strict=True))
 
 
@@ -125,10 +134,10 @@ def test_spans_agree_with_the_concrete_loops() -> None:
     """What an access touches inside each loop, counted by running the loops."""
     state = replay(TASK.workload, Schedule(tuple(steps(5, 2))))
     anchor = state.workload.anchor
-    nest = view(state, state.stage(anchor.name))
-    x = accesses(state.workload, anchor)[0]
-    assert nest.elements(x).tolist() == [48 * 32, 5 * 32, 5 * 32, 5, 1, 1, 1]
-    assert [loop.limit for loop in nest.loops] == [10, 2, 32, 5, 2, 16]
+    nest = concrete_nest(state, anchor.name)
+    x = nest.accesses[0]
+    assert nest.elements(x).tolist() == [[48 * 32, 5 * 32, 5 * 32, 5, 1, 1, 1]]
+    assert nest.limits.tolist() == [[10, 2, 32, 5, 2, 16]]
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -136,19 +145,56 @@ def test_every_candidate_of_a_real_space_has_finite_features_of_one_width(thread
     task = Task(toy.matmul(100, 72, 40), toy.TARGET, threads, 1, "matmul")
     space, rng, extract = build_space(task.workload, task.target, threads), random.Random(0), NestFeatures()
     schedules = {space.schedule(space.sample(rng)) for _ in range(40)}
-    rows = np.array([extract(task, Candidate(schedule)) for schedule in schedules])
+    rows = extract(task, [Candidate(schedule) for schedule in schedules])
     assert rows.shape == (len(schedules), len(FEATURE_NAMES))
     assert np.isfinite(rows).all()
     assert len(np.unique(rows, axis=0)) > 0.9 * len(schedules)
     assert len(set(FEATURE_NAMES)) == len(FEATURE_NAMES)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        toy.matmul(100, 72, 640),  # sums in blocks
+        integer_matmul(24, 64, 32),  # instructions
+        padded_convolution(14, 32, 32, 3),
+        depthwise(14, 32),
+        lstm_cell(4, 32, 24),
+        max_pool(14, 32),
+        softmax(40, 96),
+        gather_rows(300, 64, 10),
+        product(3, 24, 40, 32),
+    ],
+    ids=["blocks", "bytes", "winograd", "depthwise", "gates", "pool", "rows", "gather", "batch"],
+)
+def test_candidates_of_one_form_have_the_features_of_each_alone(workload: Workload) -> None:
+    task = Task(workload, PRESETS["x86-64-v3"], 2, 1, "any")
+    space, rng = build_space(workload, task.target, 2), random.Random(0)
+    candidates = [Candidate(space.schedule(space.sample(rng))) for _ in range(60)]
+    extract = NestFeatures()
+    together = extract(task, candidates)
+    alone = np.concatenate([NestFeatures()(task, [candidate]) for candidate in candidates])
+    np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)
+    assert any(extract._followed.values())
+
+
+def test_the_sum_in_blocks_is_what_counts() -> None:
+    task = Task(toy.matmul(100, 72, 640), PRESETS["x86-64-v3"], 1, 1, "matmul")
+    space = build_space(task.workload, task.target, 1)
+    values = {**space.values(space.default), "depth": 128, "order": "outside", "unroll": 1}
+    found = named(task, space.build(values))
+    assert found["work_reductions"] == pytest.approx(log(640))
+    assert found["level1_trips"] == pytest.approx(log(128))
+    assert found["level1_reduces"] == 1
+
+
 def test_an_illegal_schedule_has_none() -> None:
-    with pytest.raises(ScheduleError):
-        named(TASK, Schedule((Split("epilogue", "nowhere", 2),)))
+    illegal = Candidate(Schedule((Split("epilogue", "nowhere", 2),)))
+    rows = NestFeatures()(TASK, [illegal, Candidate(Schedule(tuple(steps(6, 2)))), illegal])
+    assert np.isnan(rows).all(axis=1).tolist() == [True, False, True]
 
 
 def test_a_looked_up_row_is_somewhere_in_the_table() -> None:
     workload = gather_rows(300, 64, 10)
     table = next(a for a in accesses(workload, workload.stages[0]) if a.buffer == "x1")
-    np.testing.assert_array_equal(table.matrix, [[100, 0], [0, 1]])
+    np.testing.assert_array_equal(table.matrix, [[[100, 0], [0, 1]]])

@@ -1,0 +1,375 @@
+"""Nests of many Schedules at once: those that differ in the factors of their Splits only share one form.
+
+    form ::= Steps with the factors left open        factors: shape (n, number of Splits)
+
+The Steps are followed with an array for each number: loops keep names, limits and what they move, the stages around
+keep where they read. That says what `concrete_nest` says of each Schedule, for all of them in the time of a few; tests hold
+both against each other, and `NestFeatures` does so for the first Schedule of each form. What cannot be followed (maps
+that are inlined, reads that are not affine) raises Unfollowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.index import Index
+from compiler.loop.ir import LoopKind
+from compiler.schedule.state import State
+from compiler.schedule.steps import (
+    Algorithm,
+    Bind,
+    ComputeAt,
+    Fuse,
+    Inline,
+    Pack,
+    Reorder,
+    RFactor,
+    Split,
+    Step,
+    Tensorize,
+)
+from compiler.workload.ir import Stage, stage_loads
+from tuner.cost_model.concrete import spans_of
+from tuner.cost_model.nest import Access, Nests, accesses
+
+Array = NDArray[np.float64]
+Form = tuple[object, ...]
+_Place = tuple[str, str]  # of a stage and of a loop in it
+
+
+class Unfollowed(Exception):
+    """The Steps do what is not followed here."""
+
+
+def form_of(steps: Sequence[Step]) -> tuple[Form, list[int]]:
+    """The Steps without the factors of their Splits, and those factors in order."""
+    form: list[object] = []
+    factors = []
+    for step in steps:
+        if type(step) is Split:
+            form.append((step.stage, step.loop))
+            factors.append(step.factor)
+        else:
+            form.append(step)
+    return tuple(form), factors
+
+
+def anchor_after(anchor: str, steps: Sequence[Step]) -> str:
+    """The stage that does the anchor's work: its partial results where the Steps make some."""
+    for step in steps:
+        if isinstance(step, RFactor) and step.stage == anchor:
+            anchor = f"{step.stage}.{step.loop}"
+    return anchor
+
+
+class Tracks:
+    """The stages of a State that no Step has changed, ready to be followed; made once for many forms."""
+
+    def __init__(self, start: State) -> None:
+        self._stages = [_track(s.stage, start) for s in start.stages]
+
+    def copies(self) -> dict[str, _Track]:
+        """By name, free to be changed."""
+        return {
+            t.name: replace(t, loops=[replace(loop) for loop in t.loops], terms=dict(t.terms))
+            for t in self._stages
+        }
+
+
+def parametric_nests(start: Tracks, anchor: str, steps: Sequence[Step], factors: Array) -> Nests:
+    """The Nests of Schedules of the form of `steps`; `factors`: shape (n, number of Splits). Raises Unfollowed."""
+    tracks = start.copies()
+    column = 0
+    for step in steps:
+        if isinstance(step, Split):
+            _split(tracks, step, factors[:, column])
+            column += 1
+        else:
+            _apply(tracks, step)
+    return _nests(tracks, tracks[anchor_after(anchor, steps)], len(factors))
+
+
+@dataclass
+class _Loop:
+    """A loop, and the loops that were fused into it with their limits."""
+
+    name: str
+    limit: Array | float
+    reduces: bool
+    kind: LoopKind = LoopKind.SERIAL
+    parts: tuple[tuple[str, Array | float], ...] = ()
+
+    @property
+    def names(self) -> tuple[tuple[str, Array | float], ...]:
+        return self.parts or ((self.name, self.limit),)
+
+
+@dataclass
+class _Track:
+    """A stage as ScheduledStage has it, with arrays for numbers.
+
+    Attributes:
+        sizes: of its axes, the spatial ones first.
+        reads: buffers and indices over its axes.
+        stores: the axis that each dimension of its target is stored at, None for anything else.
+        terms: of each axis, loops and by how much one iteration moves it.
+        at: consumer and loop, where it is attached.
+    """
+
+    name: str
+    target: str
+    sizes: dict[str, Array | float]
+    reads: tuple[tuple[str, tuple[Index, ...]], ...]
+    stores: tuple[str | None, ...]
+    loops: list[_Loop]
+    terms: dict[str, list[tuple[str, Array | float]]]
+    accesses: tuple[Access, ...]
+    at: _Place | None = None
+    region: Array | float = 0.0
+    packed: frozenset[str] = frozenset()
+    taken: str = ""
+    instruction: str = ""
+
+    def place(self, name: str) -> int:
+        for i, loop in enumerate(self.loops):
+            if loop.name == name:
+                return i
+        raise Unfollowed
+
+    def inside(self, place: int) -> dict[str, Array | float]:
+        """Names that the loops after a place define, with their limits."""
+        return {name: limit for loop in self.loops[place + 1 :] for name, limit in loop.names}
+
+
+def _track(stage: Stage, start: State) -> _Track:
+    axes = (*stage.axes, *stage.reduce_axes)
+    loops = [_Loop(a.name, float(a.size), a in stage.reduce_axes) for a in axes]
+    return _Track(
+        stage.name,
+        stage.target,
+        {a.name: float(a.size) for a in axes},
+        tuple((load.buffer, load.indices) for load in stage_loads(stage)),
+        tuple(index.name for index in stage.target_indices),
+        loops,
+        {a.name: [(a.name, 1.0)] for a in axes},
+        accesses(start.workload, stage),
+    )
+
+
+def _split(tracks: dict[str, _Track], step: Split, factor: Array) -> None:
+    track = tracks[step.stage]
+    at = track.place(step.loop)
+    loop, outer, inner = track.loops[at], f"{step.loop}.o", f"{step.loop}.i"
+    if loop.parts:
+        raise Unfollowed
+    track.loops[at : at + 1] = [
+        _Loop(outer, np.ceil(loop.limit / factor), loop.reduces),
+        _Loop(inner, factor, loop.reduces),
+    ]
+    for axis, terms in track.terms.items():
+        track.terms[axis] = [
+            new
+            for name, c in terms
+            for new in (((outer, c * factor), (inner, c)) if name == step.loop else ((name, c),))
+        ]
+    for guest in tracks.values():
+        if guest.at == (step.stage, step.loop):
+            guest.at = (step.stage, inner)
+
+
+def _apply(tracks: dict[str, _Track], step: Step) -> None:
+    match step:
+        case Reorder(stage, names):
+            track = tracks[stage]
+            places = sorted(track.place(name) for name in names)
+            named = [track.loops[track.place(name)] for name in names]
+            for place, loop in zip(places, named, strict=True):
+                track.loops[place] = loop
+        case Bind(stage, name, kind):
+            track = tracks[stage]
+            track.loops[track.place(name)].kind = kind
+        case Fuse():
+            _fuse(tracks, step)
+        case ComputeAt():
+            _attach(tracks, step)
+        case RFactor():
+            _factor(tracks, step)
+        case Pack(stage, operand):
+            tracks[stage].packed |= {operand}
+        case Tensorize(stage, name, instruction):
+            tracks[stage].taken, tracks[stage].instruction = name, instruction
+        case Inline() | Algorithm() | Split():
+            raise Unfollowed
+
+
+def _fuse(tracks: dict[str, _Track], step: Fuse) -> None:
+    track = tracks[step.stage]
+    at = track.place(step.outer)
+    outer, inner = track.loops[at], track.loops[track.place(step.inner)]
+    name = f"{step.outer}*{step.inner}"
+    fused = _Loop(name, outer.limit * inner.limit, outer.reduces, parts=(*outer.names, *inner.names))
+    track.loops[at : at + 2] = [fused]
+    for guest in tracks.values():
+        if guest.at == (step.stage, step.inner):
+            guest.at = (step.stage, name)
+
+
+def _attach(tracks: dict[str, _Track], step: ComputeAt) -> None:
+    track, consumer = tracks[step.stage], tracks[step.consumer]
+    if any(track.target == buffer for t in tracks.values() if t is not consumer for buffer, _ in t.reads):
+        raise Unfollowed
+    inside = consumer.inside(consumer.place(step.loop))
+    reads = [indices for buffer, indices in consumer.reads if buffer == track.target]
+    sides = [_side(indices, consumer, inside) for indices in zip(*reads, strict=True)]
+    lengths = {axis: side for axis, side in zip(track.stores, sides, strict=True) if axis is not None}
+    for loop in track.loops:
+        if not loop.reduces:
+            if loop.name not in lengths and _is_more(track.sizes[loop.name]):
+                raise Unfollowed
+            loop.limit = lengths.get(loop.name, 1.0)
+    track.at = (step.consumer, step.loop)
+    region: Array | float = 1.0
+    for side in sides:
+        region = region * side
+    track.region = region
+
+
+def _is_more(size: Array | float) -> bool:
+    return bool(np.any(np.asarray(size) > 1))
+
+
+def _side(indices: Sequence[Index], consumer: _Track, inside: dict[str, Array | float]) -> Array | float:
+    """How many values a dimension takes while the loops inside run, over all reads."""
+    low: Array | float = np.inf
+    high: Array | float = -np.inf
+    for index in set(indices):
+        least: Array | float = float(index.const)
+        most = least
+        for atom, c in index.terms:
+            if not isinstance(atom, str):
+                raise Unfollowed
+            for name, moved in consumer.terms[atom]:
+                if name in inside:
+                    reach = c * moved * (inside[name] - 1)
+                    least, most = least + np.minimum(reach, 0), most + np.maximum(reach, 0)
+        low, high = np.minimum(low, least), np.maximum(high, most)
+    return np.asarray(high - low + 1)
+
+
+def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
+    old = tracks[step.stage]
+    spatial = [loop for loop in old.loops if not loop.reduces]
+    factored = old.loops[old.place(step.loop)]
+    rest = [loop for loop in old.loops if loop.reduces and loop is not factored]
+    if old.at is not None or len(old.accesses) == 0:
+        raise Unfollowed
+    new = [*spatial, factored, *rest]
+    buffer = f"{old.target}.{step.loop}"
+    stored = tuple(Index.of(loop.name) for loop in (*spatial, factored))
+    partial = _Track(
+        f"{step.stage}.{step.loop}",
+        buffer,
+        {loop.name: loop.limit for loop in new},
+        old.reads,  # of operands only: nothing can be attached to it
+        tuple(index.name for index in stored),
+        [replace(loop, reduces=loop in rest) for loop in new],
+        {loop.name: [(loop.name, 1.0)] for loop in new},
+        _factored_accesses(old, new, [*spatial, factored], buffer),
+    )
+    tracks[step.stage] = replace(
+        old,
+        sizes={loop.name: loop.limit for loop in (*spatial, factored)},
+        reads=((buffer, stored),),
+        loops=[*spatial, replace(factored, reduces=True)],
+        terms={loop.name: [(loop.name, 1.0)] for loop in (*spatial, factored)},
+        accesses=(),
+    )
+    tracks[partial.name] = partial
+
+
+def _factored_accesses(
+    old: _Track, new: Sequence[_Loop], stored: Sequence[_Loop], buffer: str
+) -> tuple[Access, ...]:
+    """The reads in terms of the new axes, and the write of the partial results."""
+    moves: list[list[Array | float]] = [
+        [sum((c for name, c in old.terms[axis] if name == loop.name), 0.0) for loop in new]
+        for axis in old.sizes
+    ]
+    change = _stack([_stack(row) for row in moves], axis=1)  # (n, n_axes, n_new)
+    found = [
+        replace(access, matrix=access.matrix @ change) for access in old.accesses if access.kind != "output"
+    ]
+    sizes = _stack([loop.limit for loop in stored])
+    ones = np.ones((len(sizes), 1))
+    strides = np.cumprod(np.concatenate([ones, sizes[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+    written = next(access for access in old.accesses if access.kind == "output")
+    found.append(
+        Access("output", buffer, np.eye(len(stored), len(new))[None], sizes, strides, written.element_bytes)
+    )
+    return tuple(found)
+
+
+def _stack(values: Sequence[Array | float], axis: int = 1) -> Array:
+    """Numbers and arrays as one array, stretched to the longest."""
+    arrays = [np.atleast_1d(np.asarray(value, dtype=np.float64)) for value in values]
+    count = max(len(a) for a in arrays)
+    return np.stack([np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays], axis=axis)
+
+
+def _nests(tracks: dict[str, _Track], anchor: _Track, n: int) -> Nests:
+    chain: list[tuple[_Track, Sequence[_Loop]]] = [(anchor, anchor.loops)]
+    while (at := chain[0][0].at) is not None:
+        host = tracks[at[0]]
+        chain.insert(0, (host, host.loops[: host.place(at[1]) + 1]))
+    path = [(track, loop) for track, loops in chain for loop in loops]
+    places = {
+        (track.name, name): (row, limit)
+        for row, (track, loop) in enumerate(path)
+        for name, limit in loop.names
+    }
+    steps = np.zeros((n, len(path), len(anchor.sizes)))
+    reach = np.zeros_like(steps)
+    for column, axis in enumerate(anchor.sizes):
+        for key, c in _axis_terms(tracks, anchor, axis):
+            if key in places:
+                row, limit = places[key]
+                steps[:, row, column] += np.abs(c)
+                reach[:, row, column] += np.abs(c) * (limit - 1)
+    limits = np.empty((n, len(path)))
+    for row, (_, loop) in enumerate(path):
+        limits[:, row] = loop.limit
+    return Nests(
+        accesses=anchor.accesses,
+        limits=limits,
+        kinds=tuple(LoopKind.UNROLLED if loop.name == track.taken else loop.kind for track, loop in path),
+        reduces=np.array([loop.reduces for _, loop in path], dtype=np.bool_),
+        steps=steps,
+        spans=spans_of(reach, _stack(list(anchor.sizes.values()))),
+        packed=anchor.packed,
+        outer_loops=len(path) - len(anchor.loops),
+        region=np.broadcast_to(np.asarray(anchor.region, dtype=np.float64), (n,)),
+        materialised=sum(track.at is None for track in tracks.values()) - 1,
+        instruction=anchor.instruction,
+    )
+
+
+def _axis_terms(tracks: dict[str, _Track], track: _Track, axis: str) -> list[tuple[_Place, Array | float]]:
+    """An axis as a sum over loops: the stage's own, and those around it that move its region."""
+    terms: list[tuple[_Place, Array | float]] = [((track.name, name), c) for name, c in track.terms[axis]]
+    if track.at is None:
+        return terms
+    consumer = tracks[track.at[0]]
+    around = {name for loop in consumer.loops[: consumer.place(track.at[1]) + 1] for name, _ in loop.names}
+    read = next(indices for buffer, indices in consumer.reads if buffer == track.target)
+    for stored, index in zip(track.stores, read, strict=True):
+        if stored == axis:
+            for atom, k in index.terms:
+                if not isinstance(atom, str):
+                    raise Unfollowed
+                moved = _axis_terms(tracks, consumer, atom)
+                terms += [(p, c * k) for p, c in moved if p[0] != consumer.name or p[1] in around]
+    return terms
