@@ -3,9 +3,9 @@
     form ::= Steps with the factors left open        factors: shape (n, number of Splits)
 
 The Steps are followed with an array for each number: loops keep names, limits and what they move, the stages around
-keep where they read. That says what `concrete_nest` says of each Schedule, for all of them in the time of a few; tests hold
-both against each other, and `NestFeatures` does so for the first Schedule of each form. What cannot be followed (maps
-that are inlined, reads that are not affine) raises Unfollowed.
+keep where they read. That says what `concrete_nest` says of each Schedule, for all of them in the time of a few; tests
+hold both against each other, and `NestFeatures` does so for the first Schedule of each form. What cannot be followed
+(maps that are inlined, reads that are not affine) raises Unfollowed.
 """
 
 from __future__ import annotations

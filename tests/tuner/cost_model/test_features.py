@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,3 +200,10 @@ def test_a_looked_up_row_is_somewhere_in_the_table() -> None:
     workload = gather_rows(300, 64, 10)
     table = next(a for a in accesses(workload, workload.stages[0]) if a.buffer == "x1")
     np.testing.assert_array_equal(table.matrix, [[[100, 0], [0, 1]]])
+
+
+def test_every_feature_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "features.md").read_text()
+    documented = re.findall(r"^\| `(\w+(?:<n>)?\w*)` \|", page, re.MULTILINE)
+    names = [re.sub(r"^level\d", "level<n>", name) for name in FEATURE_NAMES]
+    assert documented == list(dict.fromkeys(names))
