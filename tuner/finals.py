@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tuner.candidate import Candidate
 from tuner.measure import Measured
-from tuner.pairs import differ
+from tuner.pairs import differ, ratio_interval
 
 FINALISTS = 3
 BAND = 1.1
@@ -45,6 +49,28 @@ def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
     """The winner by samples that were taken in turns."""
     return _winner(timed, default, lambda a, b: not differ(a.samples_s, b.samples_s))
+
+
+def evidence(
+    timed: Sequence[Timed], winner: Candidate, believed: NDArray[np.float64] | None
+) -> list[dict[str, Any]]:
+    """What a comparison found, as plain JSON values: per candidate, how much slower than the winner it is.
+
+    `believed`: the cost model's merit of each candidate (larger is better), None where no model was trained.
+    """
+    won = next(measured for candidate, measured in timed if candidate.digest == winner.digest)
+    found = []
+    for place, (candidate, measured) in enumerate(timed):
+        low, median, high = ratio_interval(won.samples_s, measured.samples_s)
+        found.append(
+            {
+                "schedule": candidate.digest,
+                "median_s": measured.median_s,
+                "slower": [low, median, None if math.isinf(high) else high],
+                "believed": None if believed is None else float(believed[place]),
+            }
+        )
+    return found
 
 
 def _winner(timed: Sequence[Timed], default: Candidate, ties: Callable[[Measured, Measured], bool]) -> Timed:

@@ -32,7 +32,8 @@ class TuningRecord:
     Attributes:
         untuned_s: median of the default Schedule timed in the same run, 0 where it was not.
         provenance: who measured it, when and for which job (plain JSON values). "compared" lists the digests of the
-            schedules that it was timed against in alternation, see `supersedes`.
+            schedules that it was timed against in alternation, see `supersedes`; "evidence" what that found, see
+            `tuner.finals.evidence`.
     """
 
     key: RecordKey

@@ -23,7 +23,7 @@ from tuner.cost_model.learner import Learner
 from tuner.cost_model.protocol import CostModel
 from tuner.database import TuningLog
 from tuner.deadline import Deadline
-from tuner.finals import Timed, settle
+from tuner.finals import Timed, evidence, settle
 from tuner.loading import KNOWN_LIMIT, default_space, load_run, task_share
 from tuner.measure import Builder, Measured, MeasureResult, Runner
 from tuner.options import SessionOptions, check_tasks
@@ -242,8 +242,13 @@ class TuningSession:
             return
         run.settled = True
         untuned_s = next((m.median_s for c, m in timed if c.digest == run.default.digest), None)
-        provenance = {"stage": "final", "compared": [candidate.digest for candidate in finalists]}
-        self._keep(run, settle(timed, run.default), untuned_s, provenance)
+        winner, believed = settle(timed, run.default), self._learner.scorer(run.task)([c for c, _ in timed])
+        provenance = {
+            "stage": "final",
+            "compared": [candidate.digest for candidate in finalists],
+            "evidence": evidence(timed, winner[0], believed),
+        }
+        self._keep(run, winner, untuned_s, provenance)
         self._progress(run.task_event())
 
     def _keep(self, run: TaskRun, winner: Timed, untuned_s: float | None, provenance: dict[str, Any]) -> None:

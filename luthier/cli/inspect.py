@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -11,11 +12,13 @@ import typer
 from luthier.cli import options
 from luthier.cli.bisect import run_bisect
 from luthier.cli.output import only_json, put_json, put_text
+from luthier.cli.why import explanation_text
 from luthier.shapes import parse_shapes
 
 if TYPE_CHECKING:
     from compiler.pipeline import Choice
     from luthier.build import BuildOptions
+    from luthier.explain import Explanation
 
 
 class PrintLevel(enum.StrEnum):
@@ -40,6 +43,10 @@ def inspect(
         str | None, typer.Option(metavar="DIGEST", help="only this task; its first digits do")
     ] = None,
     level: Annotated[PrintLevel | None, typer.Option("--print", help="show the text of a level")] = None,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="why the schedule of --task is the one: rivals, by how much, the model"),
+    ] = False,
     bisect: Annotated[
         bool, typer.Option("--bisect", help="find the pass, kernel or step that makes a result wrong")
     ] = False,
@@ -52,11 +59,14 @@ def inspect(
 ) -> None:
     """List the tasks of a model, and where each schedule would come from; or print one level of the compiler."""
     if bisect:
-        if task is not None or level is not None:
-            message = "--bisect checks every level of every task; leave out --task and --print"
+        if task is not None or level is not None or why:
+            message = "--bisect checks every level of every task; leave out --task, --print and --why"
             raise typer.BadParameter(message)
         run_bisect(model, target, threads, shape, error_budget, database, json=json)
         return
+    if why and (task is None or level is not None):
+        message = "--why explains one task; give its --task DIGEST, and leave out --print"
+        raise typer.BadParameter(message)
     with only_json():
         from compiler.pipeline import load_graph, lower
         from luthier.build import make_options
@@ -67,6 +77,7 @@ def inspect(
         tasks = inspect_tasks(lower(graph), chosen)
         shown = tasks if task is None else [select(tasks, task)]
         text = _level(level, shown, chosen) if level is not PrintLevel.GRAPH else _graph(graph)
+        explanation = _explanation(shown[0], chosen) if why else None
     if json:
         put_json(
             {
@@ -76,10 +87,19 @@ def inspect(
                 "tasks": [_task(t) for t in shown],
                 "level": None if level is None else level.value,
                 "text": text,
+                "why": None if explanation is None else asdict(explanation),
             }
         )
+    elif explanation is not None:
+        put_text(explanation_text(explanation))
     else:
         put_text(text if text is not None else _table(shown))
+
+
+def _explanation(choice: Choice, chosen: BuildOptions) -> Explanation:
+    from luthier.explain import explain
+
+    return explain(choice, chosen)
 
 
 def _task(choice: Choice) -> dict[str, Any]:

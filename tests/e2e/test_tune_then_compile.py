@@ -57,6 +57,19 @@ def test_tune_compile_bench_inspect(mlp: Path, cli_process: Cli, cli: Cli, tmp_p
 
     inspected = _document(cli("inspect", mlp, "--threads", "1", "--json"), "inspect")
     assert [task["lookup"] for task in inspected["tasks"]] == ["exact"] * 3
+    assert inspected["why"] is None
+    for task in inspected["tasks"]:
+        told = _document(
+            cli("inspect", mlp, "--threads", "1", "--task", task["workload"], "--why", "--json"), "inspect"
+        )
+        why = told["why"]
+        assert why["stage"] in ("final", "provisional")
+        assert sum(why["trials"].values()) >= 1
+        assert all(rival["slower"][1] > 0 for rival in why["rivals"])
+        text = cli("inspect", mlp, "--threads", "1", "--task", task["workload"][:8], "--why").stdout
+        assert task["name"] in text
+        assert all(step in text for step in why["steps"])
+    assert cli("inspect", mlp, "--threads", "1", "--why").returncode == 2
     measured = _document(
         cli("bench", mlp, "--threads", "1", "--seconds", "0.2", "--against", "onnxruntime", "--json"), "bench"
     )
