@@ -58,7 +58,7 @@ def fold(compute: Compute, constants: Mapping[str, Array]) -> Array | None:
     if any(value not in constants for value in compute.reads) or not _is_static(compute):
         return None
     sizes = [a.size for a in compute.axes]
-    available = max((constants[value].size for value in compute.reads), default=0)
+    available = sum(constants[value].size for value in compute.reads)
     points = math.prod(compute.ranges.values())
     if math.prod(sizes) > max(_GROWTH_ELEMENTS, available) or points > _POINTS:
         return None
