@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.errors import NotStatic
 from compiler.runtime.module import Module, load_module
 from compiler.target import Target
-from luthier.build import compile_model, make_options
+from luthier.build import as_it_runs, compile_model, make_options
 from luthier.report.report import TuningReport
 from luthier.tuning import Progress, run_job
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from luthier.dynamic import DynamicModule
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -66,13 +69,19 @@ def compile(
     shapes: Shapes | None = None,
     error_budget: float | None = None,
     database: str | None = None,
-) -> Module:
+) -> Module | DynamicModule:
     """Compile a model with what the tuning log knows; nothing is measured. `Module.lookups` says what was found.
 
     Takes the same arguments, and raises the same errors, as `tune`. Close the Module after use.
+
+    A model whose sizes depend on values, or that has no form for all sizes of its open dimensions, becomes a
+    DynamicModule, which is compiled as it runs; a warning of the logger `luthier` says so, and why.
     """
     options = make_options(target, threads, shapes, error_budget, database)
-    return Module(compile_model(model, options))
+    try:
+        return Module(compile_model(model, options))
+    except NotStatic as reason:
+        return as_it_runs(model, options, reason)
 
 
 def load(path: str | Path) -> Module:

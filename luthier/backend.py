@@ -17,7 +17,7 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from compiler.errors import InputError
-from compiler.frontend.input_kinds import check_value, declared_kinds
+from compiler.frontend.input_kinds import declared_kinds
 from compiler.frontend.stage import staged_model
 from compiler.graph.ir import Graph
 from compiler.pipeline import compile_program, lower
@@ -33,7 +33,6 @@ class LuthierRep(BackendRep):
     def __init__(self, model: onnx.ModelProto) -> None:
         """Compile what can be compiled before the inputs are there; raises ModelError."""
         staged = staged_model(model)
-        self._declared = staged.inputs
         self._module = DynamicModule(staged, _compiled)
         self._outputs = namedtupledict("Outputs", list(staged.outputs))
         kinds = declared_kinds(staged.inputs)
@@ -59,7 +58,6 @@ class LuthierRep(BackendRep):
         for name, value in zip(names, values, strict=True):
             array = numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
             given[name] = array if array is None or isinstance(array, list) else np.asarray(array)
-            check_value(self._declared[name], given[name])
         found = self._module.run(given)
         results = [found[name] for name in self._module.outputs]
         if protos:

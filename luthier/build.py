@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.errors import InputError, NotTuned, TargetError
+from compiler.errors import InputError, NotStatic, NotTuned, TargetError
+from compiler.graph.ir import Graph
 from compiler.pipeline import compile_image, load_graph, look_up, lower, lower_any_size
+from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
 from compiler.schedule.source import Found, ScheduleSource
@@ -26,6 +29,10 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from luthier.dynamic import DynamicModule
+
+_LOG = logging.getLogger("luthier")
 
 MAX_THREADS = 1024
 _NAMED_MISSES = 3
@@ -112,6 +119,25 @@ def build_module(program: Program, options: BuildOptions) -> Module:
     with open_log(options.database) as log:
         source = SqlScheduleSource(log, options.error_budget)
         return Module(compile_image(program, options.target, options.threads, source))
+
+
+def as_it_runs(
+    model: str | Path | bytes | ModelProto, options: BuildOptions, reason: NotStatic
+) -> DynamicModule:
+    """A model that is compiled as it runs, for the shapes and values that it meets; `reason`: why not before."""
+    from compiler.frontend.stage import staged_model
+    from luthier.dynamic import DynamicModule
+
+    _LOG.warning("the model is compiled as it runs, for each size or value that it meets: %s", reason)
+    constants = ConstantPool()
+
+    def make(graph: Graph) -> Module:
+        with open_log(options.database) as log:
+            source = SqlScheduleSource(log, options.error_budget)
+            image = compile_image(lower(graph), options.target, options.threads, source, consume=True)
+        return Module(constants.shared(image))
+
+    return DynamicModule(staged_model(model), make)
 
 
 def compile_model(

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.errors import InputError, LuthierError
+from compiler.frontend.input_kinds import check_value
 from compiler.frontend.loops import LoopPlan
 from compiler.frontend.stage import (
     Computed,
@@ -94,7 +95,7 @@ class DynamicModule:
         """Run the model: values by input name to fresh values by output name; a sequence is a list, None an optional.
 
         Raises:
-            InputError: an input is missing or unknown.
+            InputError: an input is missing or unknown, or not what the model declares.
             UnsupportedOperator: a node that is reached has no lowering.
         """
         for name in inputs.keys() ^ self._model.inputs.keys():
@@ -102,6 +103,8 @@ class DynamicModule:
             msg = f"input {name!r} {what}; give one value for each of {', '.join(self.inputs)}"
             raise InputError(msg)
         values = {name: _value(value) for name, value in inputs.items()}
+        for name, info in self._model.inputs.items():
+            check_value(info, values[name])
         found = self._finished(self._model.work, values, self.outputs)
         return {name: _fresh(found[name]) for name in self.outputs}
 

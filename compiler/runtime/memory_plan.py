@@ -143,7 +143,8 @@ def _lives(program: Program) -> list[Life]:
             first.setdefault(program.home(value), time)
             borders[value] = _border(subgraph, output)
     for whole in program.wholes.values():
-        borders[whole] = _border_of_whole(program, whole)
+        if program.home(whole) == whole:
+            borders[whole] = _border_of_whole(program, whole)
     found = []
     for value in sorted({program.home(value) for value in own} & last.keys()):
         if value not in first:

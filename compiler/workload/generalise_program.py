@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from compiler.errors import ModelError
+from compiler.errors import ModelError, NotStatic
 from compiler.graph.ir import TensorType
 from compiler.symbol import Symbol, size_at
 from compiler.workload.generalise import DiffersError, Values, affine, generalise, same_array
@@ -26,7 +26,7 @@ def generalise_program(
         symbols: of the model.
 
     Raises:
-        ModelError: the programs differ in more than sizes, or in sizes that are not affine in the symbols.
+        NotStatic: the programs differ in more than sizes, or in sizes that are not affine in the symbols.
     """
     if len({len(program.subgraphs) for program in programs}) > 1:
         raise _refused(symbols, "it splits into another number of subgraphs")
@@ -51,7 +51,7 @@ def with_constants_of(first: Program, other: Program) -> Program:
 
 
 def check_outputs(program: Program, types: Mapping[str, TensorType], values: Values) -> None:
-    """Compare outputs with those of the model at one more size; raises ModelError where they differ."""
+    """Compare outputs with those of the model at one more size; raises NotStatic where they differ."""
     for name, kind in program.outputs.items():
         shape = tuple(size_at(extent, values) for extent in kind.shape)
         if shape != types[name].sizes:
@@ -96,7 +96,7 @@ def _common_name(names: Sequence[str], points: Sequence[Values]) -> str:
     return "".join(parts)
 
 
-def refused_at(symbols: tuple[Symbol, ...], values: Values, error: ModelError) -> ModelError:
+def refused_at(symbols: tuple[Symbol, ...], values: Values, error: ModelError) -> NotStatic:
     """The error of a model that some sizes of its open dimensions break."""
     return _refused(symbols, f"with {_text(values)}, {str(error).rpartition('; ')[0] or error}")
 
@@ -105,8 +105,8 @@ def _text(values: Values) -> str:
     return " and ".join(f"{symbol} = {value}" for symbol, value in values.items())
 
 
-def _refused(symbols: tuple[Symbol, ...], why: str) -> ModelError:
+def _refused(symbols: tuple[Symbol, ...], why: str) -> NotStatic:
     names = " and ".join(repr(symbol.name) for symbol in symbols)
-    return ModelError(
+    return NotStatic(
         f"the model cannot be compiled once for all sizes of {names} ({why}); give sizes with --shape NAME=1,128"
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import GraphProto, TensorProto, TypeProto, ValueInfoProto, helper
 
+import luthier
 from compiler.errors import InputError, UnsupportedOperator
 from compiler.frontend.stage import staged_model
 from compiler.graph.ir import Graph
@@ -220,6 +222,29 @@ def test_nothing_at_all() -> None:
     np.testing.assert_array_equal(c, x)
     np.testing.assert_array_equal(zero, [0, 0])
     assert none.shape == (0, 2)
+
+
+def test_compile_gives_a_module_that_is_compiled_as_it_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Attention over an open length has no form for all sizes."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "t"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"]),
+        helper.make_node("MatMul", ["p", "x"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [tensor("x", ["length", 8])], [tensor("y", ["length", 8])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    found = luthier.compile(model, threads=1, database=f"sqlite:///{tmp_path}/log.sqlite")
+    assert isinstance(found, DynamicModule)
+    assert "cannot be compiled once for all sizes of 'length'" in caplog.text
+    for length in (1, 17, 5):
+        x = np.random.default_rng(length).standard_normal((length, 8), np.float32)
+        powers = np.exp((x @ x.T).astype(np.float64))
+        wanted = powers / powers.sum(axis=1, keepdims=True) @ x
+        np.testing.assert_allclose(found.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
+    found.close()
 
 
 def test_misuse_is_refused() -> None:

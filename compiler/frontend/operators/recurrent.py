@@ -252,7 +252,7 @@ def _gru(layer: _Layer, step: int, entering: str, state: str, _: str) -> tuple[s
         hidden = apply("add", enters, apply("mul", reset, inner))
     else:
         kept = layer.map(apply("mul", reset, h), f"reset.{where}")
-        hidden = apply("add", enters, layer.load(layer.product(kept, 2, 1, f"hidden.{where}")))
+        hidden = apply("add", enters, Load(layer.product(kept, 2, 1, f"hidden.{where}"), (b, j)))
     candidate = layer.apply(1, hidden)
     new = apply("add", apply("mul", apply("sub", ONE, update), candidate), apply("mul", update, h))
     return layer.map(layer.while_going(step, new, h), f"state.{where}"), ""
@@ -364,7 +364,7 @@ def _joined(call: OperatorCall, values: Sequence[str], sizes: _Sizes, suffix: st
     body: Expr | None = None
     for end, count, value in reversed(list(zip(accumulate(counts), counts, values, strict=True))):
         start = end - count
-        load = Load(value, (row - start, b, j))
+        load = Load(value, (row - start if count > 1 else ZERO_INDEX, b, j))
         body = load if body is None else Guard((Bound(row, start, end),), load, body)
     assert body is not None
     return call.intermediate(Compute(axes, (), None, body), suffix)
