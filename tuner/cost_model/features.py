@@ -16,7 +16,6 @@ docs/features.md says what each means. Candidates whose Schedules differ in fact
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -71,9 +70,6 @@ FEATURE_NAMES: tuple[str, ...] = (
 
 Places = NDArray[np.intp]
 
-_TOLERANCE = 1e-9
-_KEPT_FORMS = 4096
-
 
 @dataclass(frozen=True)
 class _Shared:
@@ -86,11 +82,10 @@ class _Shared:
 
 
 class NestFeatures:
-    """A FeatureExtractor; keeps what the candidates of a Workload share, and which forms of Steps can be followed."""
+    """A FeatureExtractor; keeps what the candidates of a Workload share."""
 
     def __init__(self) -> None:
         self._shared: dict[tuple[str, tuple[Step, ...]], _Shared] = {}
-        self._followed: OrderedDict[tuple[str, Form], bool] = OrderedDict()
 
     def __call__(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
         """Shape (n_candidates, len(FEATURE_NAMES)); a row of NaN where the Schedule is illegal."""
@@ -101,27 +96,13 @@ class NestFeatures:
             members = forms.setdefault(form, ([], []))
             members[0].append(place)
             members[1].append(factors)
-        for form, (places, chosen) in forms.items():
+        for places, chosen in forms.values():
             steps = [candidates[place].schedule.steps for place in places]
-            rows[places] = self._rows_of_form(task, form, steps, np.array(chosen, dtype=np.float64))
+            together = self._parametric(task, steps[0], np.array(chosen, dtype=np.float64))
+            rows[places] = (
+                np.concatenate([self._concrete(task, s) for s in steps]) if together is None else together
+            )
         return rows
-
-    def _rows_of_form(
-        self, task: Task, form: Form, steps: Sequence[tuple[Step, ...]], factors: Array
-    ) -> Array:
-        key = (task.workload.digest, form)
-        followed = self._followed.get(key)
-        if followed is None and len(steps) == 1:
-            return self._concrete(task, steps[0])
-        if followed is None:
-            # The first of them says whether following the Steps gives what applying them gives.
-            exact, quick = self._concrete(task, steps[0]), self._parametric(task, steps[0], factors[:1])
-            followed = quick is not None and np.allclose(exact, quick, _TOLERANCE, _TOLERANCE)
-            self._followed[key] = followed
-            if len(self._followed) > _KEPT_FORMS:
-                self._followed.popitem(last=False)
-        rows = self._parametric(task, steps[0], factors) if followed else None
-        return np.concatenate([self._concrete(task, s) for s in steps]) if rows is None else rows
 
     def _parametric(self, task: Task, steps: tuple[Step, ...], factors: Array) -> Array | None:
         """Rows of a form; None where its Steps cannot be followed."""

@@ -4,14 +4,13 @@
 
 The Steps are followed with an array for each number: loops keep names, limits and what they move, the stages around
 keep where they read. That says what `concrete_nest` says of each Schedule, for all of them in the time of a few; tests
-hold both against each other, and `NestFeatures` does so for the first Schedule of each form. What cannot be followed
-(maps that are inlined, reads that are not affine) raises Unfollowed.
+hold both against each other. What cannot be followed, such as reads that are not affine, raises Unfollowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +74,7 @@ class Tracks:
     def copies(self) -> dict[str, _Track]:
         """By name, free to be changed."""
         return {
-            t.name: replace(t, loops=[replace(loop) for loop in t.loops], terms=dict(t.terms))
+            t.name: replace(t, loops=[replace(loop) for loop in t.loops], terms=dict(t.terms), origin={})
             for t in self._stages
         }
 
@@ -117,6 +116,7 @@ class _Track:
         reads: buffers and indices over its axes.
         stores: the axis that each dimension of its target is stored at, None for anything else.
         terms: of each axis, loops and by how much one iteration moves it.
+        origin: of each axis, loops of other stages that move the region which it runs over.
         at: consumer and loop, where it is attached.
     """
 
@@ -128,6 +128,7 @@ class _Track:
     loops: list[_Loop]
     terms: dict[str, list[tuple[str, Array | float]]]
     accesses: tuple[Access, ...]
+    origin: dict[str, list[tuple[_Place, Array | float]]] = field(default_factory=dict)
     at: _Place | None = None
     region: Array | float = 0.0
     packed: frozenset[str] = frozenset()
@@ -179,6 +180,16 @@ def _split(tracks: dict[str, _Track], step: Split, factor: Array) -> None:
     for guest in tracks.values():
         if guest.at == (step.stage, step.loop):
             guest.at = (step.stage, inner)
+        for axis, around in guest.origin.items():
+            guest.origin[axis] = [
+                new
+                for place, c in around
+                for new in (
+                    (((step.stage, outer), c * factor), ((step.stage, inner), c))
+                    if place == (step.stage, step.loop)
+                    else ((place, c),)
+                )
+            ]
 
 
 def _apply(tracks: dict[str, _Track], step: Step) -> None:
@@ -220,44 +231,72 @@ def _fuse(tracks: dict[str, _Track], step: Fuse) -> None:
 
 def _attach(tracks: dict[str, _Track], step: ComputeAt) -> None:
     track, consumer = tracks[step.stage], tracks[step.consumer]
-    if any(track.target == buffer for t in tracks.values() if t is not consumer for buffer, _ in t.reads):
+    if any(guest.at is not None and guest.at[0] == step.stage for guest in tracks.values()):
         raise Unfollowed
-    inside = consumer.inside(consumer.place(step.loop))
-    reads = [indices for buffer, indices in consumer.reads if buffer == track.target]
-    sides = [_side(indices, consumer, inside) for indices in zip(*reads, strict=True)]
-    lengths = {axis: side for axis, side in zip(track.stores, sides, strict=True) if axis is not None}
-    for loop in track.loops:
-        if not loop.reduces:
-            if loop.name not in lengths and _is_more(track.sizes[loop.name]):
-                raise Unfollowed
-            loop.limit = lengths.get(loop.name, 1.0)
-    track.at = (step.consumer, step.loop)
+    reads = [
+        (reader, indices)
+        for reader in tracks.values()
+        for buffer, indices in dict.fromkeys(reader.reads)
+        if buffer == track.target
+    ]
+    inside = {
+        place
+        for reader, _ in reads
+        for place in _between(tracks, reader, consumer, consumer.place(step.loop))
+    }
+    limits = {(t.name, name): limit for t in tracks.values() for name, limit in t.inside(-1).items()}
     region: Array | float = 1.0
-    for side in sides:
-        region = region * side
-    track.region = region
+    for dimension, axis in enumerate(track.stores):
+        low: Array | float = np.inf
+        high: Array | float = -np.inf
+        for reader, indices in reads:
+            least: Array | float = float(indices[dimension].const)
+            most, outside = least, []
+            for place, c in _index_terms(tracks, reader, indices[dimension]):
+                if place not in inside:
+                    outside.append((place, c))
+                    continue
+                reach = c * (limits[place] - 1)
+                least, most = least + np.minimum(reach, 0), most + np.maximum(reach, 0)
+            low, high = np.minimum(low, least), np.maximum(high, most)
+            if axis is not None:
+                track.origin[axis] = outside
+        length: Array | float = np.asarray(high - low + 1)
+        region = region * length
+        for loop in track.loops:
+            if loop.name == axis:
+                loop.limit = length
+    stored = {axis for axis in track.stores if axis is not None}
+    if any(
+        np.any(np.asarray(loop.limit) > 1)
+        for loop in track.loops
+        if not (loop.reduces or loop.name in stored)
+    ):
+        raise Unfollowed
+    track.at, track.region = (step.consumer, step.loop), region
 
 
-def _is_more(size: Array | float) -> bool:
-    return bool(np.any(np.asarray(size) > 1))
+def _between(tracks: dict[str, _Track], reader: _Track, consumer: _Track, place: int) -> set[_Place]:
+    """Names between a loop of the consumer and a reader inside it."""
+    found: set[_Place] = set()
+    while reader is not consumer:
+        found |= {(reader.name, name) for name in reader.inside(-1)}
+        if reader.at is None:
+            raise Unfollowed
+        reader = tracks[reader.at[0]]
+    return found | {(consumer.name, name) for name in consumer.inside(place)}
 
 
-def _side(indices: Sequence[Index], consumer: _Track, inside: dict[str, Array | float]) -> Array | float:
-    """How many values a dimension takes while the loops inside run, over all reads."""
-    low: Array | float = np.inf
-    high: Array | float = -np.inf
-    for index in set(indices):
-        least: Array | float = float(index.const)
-        most = least
-        for atom, c in index.terms:
-            if not isinstance(atom, str):
-                raise Unfollowed
-            for name, moved in consumer.terms[atom]:
-                if name in inside:
-                    reach = c * moved * (inside[name] - 1)
-                    least, most = least + np.minimum(reach, 0), most + np.maximum(reach, 0)
-        low, high = np.minimum(low, least), np.maximum(high, most)
-    return np.asarray(high - low + 1)
+def _index_terms(
+    tracks: dict[str, _Track], reader: _Track, index: Index
+) -> list[tuple[_Place, Array | float]]:
+    """What moves an index of a read."""
+    terms: list[tuple[_Place, Array | float]] = []
+    for atom, k in index.terms:
+        if not isinstance(atom, str):
+            raise Unfollowed
+        terms += [(place, c * k) for place, c in _axis_terms(reader, atom)]
+    return terms
 
 
 def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
@@ -274,10 +313,10 @@ def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
         f"{step.stage}.{step.loop}",
         buffer,
         {loop.name: loop.limit for loop in new},
-        old.reads,  # of operands only: nothing can be attached to it
+        old.reads,
         tuple(index.name for index in stored),
         [replace(loop, reduces=loop in rest) for loop in new],
-        {loop.name: [(loop.name, 1.0)] for loop in new},
+        old.terms | {loop.name: [(loop.name, 1.0)] for loop in new},  # it reads at the old axes
         _factored_accesses(old, new, [*spatial, factored], buffer),
     )
     tracks[step.stage] = replace(
@@ -334,7 +373,7 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int) -> Nests:
     steps = np.zeros((n, len(path), len(anchor.sizes)))
     reach = np.zeros_like(steps)
     for column, axis in enumerate(anchor.sizes):
-        for key, c in _axis_terms(tracks, anchor, axis):
+        for key, c in _axis_terms(anchor, axis):
             if key in places:
                 row, limit = places[key]
                 steps[:, row, column] += np.abs(c)
@@ -357,19 +396,6 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int) -> Nests:
     )
 
 
-def _axis_terms(tracks: dict[str, _Track], track: _Track, axis: str) -> list[tuple[_Place, Array | float]]:
+def _axis_terms(track: _Track, axis: str) -> list[tuple[_Place, Array | float]]:
     """An axis as a sum over loops: the stage's own, and those around it that move its region."""
-    terms: list[tuple[_Place, Array | float]] = [((track.name, name), c) for name, c in track.terms[axis]]
-    if track.at is None:
-        return terms
-    consumer = tracks[track.at[0]]
-    around = {name for loop in consumer.loops[: consumer.place(track.at[1]) + 1] for name, _ in loop.names}
-    read = next(indices for buffer, indices in consumer.reads if buffer == track.target)
-    for stored, index in zip(track.stores, read, strict=True):
-        if stored == axis:
-            for atom, k in index.terms:
-                if not isinstance(atom, str):
-                    raise Unfollowed
-                moved = _axis_terms(tracks, consumer, atom)
-                terms += [(p, c * k) for p, c in moved if p[0] != consumer.name or p[1] in around]
-    return terms
+    return [*(((track.name, name), c) for name, c in track.terms[axis]), *track.origin.get(axis, ())]
