@@ -301,6 +301,7 @@ def _device_s(results: Sequence[MeasureResult]) -> float:
 def _default_model(options: SessionOptions) -> CostModel:
     # XGBoost takes a while to import, and sessions without a ranking strategy do not need it.
     from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
-    from tuner.cost_model.xgboost_model import XGBoostModel, XGBoostOptions
+    from tuner.cost_model.trees import XGBoostOptions
+    from tuner.cost_model.xgboost_model import XGBoostModel
 
     return XGBoostModel(NestFeatures(), FEATURE_NAMES, XGBoostOptions(seed=options.seed))

@@ -9,7 +9,8 @@ import pytest
 from compiler.errors import InputError, MeasureError
 from compiler.schedule.schedule import Schedule
 from tests.tuner import toy
-from tuner.cost_model.xgboost_model import XGBoostModel, XGBoostOptions
+from tuner.cost_model.trees import XGBoostOptions
+from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.database import MemoryLog
 from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureResult
 from tuner.pairs import LOOKS

@@ -17,12 +17,13 @@ def relative_throughput(times_s: Sequence[float | None]) -> Array:
     return np.array([0.0 if t is None else best / t for t in times_s], dtype=np.float64)
 
 
-def pairwise_accuracy(scores: Array, throughput: Array) -> float | None:
-    """Share of pairs with different throughput that the scores put in the right order (a tie counts half)."""
+def pairwise_accuracy(scores: Array, throughput: Array, gap: float = 0.0) -> float | None:
+    """Share of pairs that the scores put in the right order (a tie counts half), of those that differ by `gap`."""
     first, second = np.triu_indices(len(throughput), 1)
     truth = np.sign(throughput[first] - throughput[second])
     guess = np.sign(scores[first] - scores[second])
-    differ = truth != 0
+    slower = np.minimum(throughput[first], throughput[second])
+    differ = (truth != 0) & (np.maximum(throughput[first], throughput[second]) > (1 + gap) * slower)
     if not differ.any():
         return None
     return float(np.mean(0.5 + 0.5 * (truth * guess)[differ]))

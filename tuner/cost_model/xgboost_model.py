@@ -19,24 +19,13 @@ from numpy.typing import NDArray
 from tuner.candidate import Candidate
 from tuner.cost_model.metrics import mean_over_tasks, pairwise_accuracy, peak_at, relative_throughput
 from tuner.cost_model.protocol import FeatureExtractor, FitReport, Group
+from tuner.cost_model.trees import XGBoostOptions, scores, train
 from tuner.measure import Measured
 from tuner.task import Task
 
 Array = NDArray[np.float64]
 _HELD_OUT = 5
 _MEMO_ROWS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class XGBoostOptions:
-    """Parameters of the trees. `pairs`: how many of the top of a Task are compared with all the rest, in each round."""
-
-    rounds: int = 100
-    depth: int = 6
-    learning_rate: float = 0.1
-    bins: int = 64
-    pairs: int = 64
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,26 +38,33 @@ class _Table:
 
 
 class XGBoostModel:
-    """A CostModel on XGBoost's pairwise ranking objective; one thread, so that equal data give equal trees."""
+    """A CostModel on trees (`trees.py`); one thread, so that equal data give equal trees."""
 
     def __init__(
-        self, features: FeatureExtractor, names: Sequence[str], options: XGBoostOptions | None = None
+        self,
+        features: FeatureExtractor,
+        names: Sequence[str],
+        options: XGBoostOptions | None = None,
+        prior: xgb.Booster | None = None,
     ) -> None:
-        """`names`: one per column of the features."""
+        """`names`: one per column of the features; `prior`: trees to begin with, and to add to."""
         self._extract = features
         self._names = tuple(names)
         self._options = options or XGBoostOptions()
         self._memo: OrderedDict[tuple[str, str, int, str], Array] = OrderedDict()
-        self._booster: xgb.Booster | None = None
+        self._prior = prior
+        self._booster = prior
 
     def fit(self, groups: Sequence[Group]) -> None:
         """Train from scratch on all groups."""
-        self._booster = self._train([(t.features, t.relevance) for t in self._tables(groups)])
+        parts = [(t.features, t.relevance) for t in self._tables(groups)]
+        self._booster = train(parts, self._options, self._prior)
 
     def rehearse(self, groups: Sequence[Group]) -> FitReport:
         """Train on all but the held-out part and judge the ranking of that part."""
         tables = self._tables(groups)
-        rehearsal = self._train([(t.features[~t.held_out], t.relevance[~t.held_out]) for t in tables])
+        parts = [(t.features[~t.held_out], t.relevance[~t.held_out]) for t in tables]
+        rehearsal = train(parts, self._options, self._prior)
         return _report(tables, rehearsal)
 
     def predict(self, task: Task, candidates: Sequence[Candidate]) -> Array | None:
@@ -76,36 +72,7 @@ class XGBoostModel:
         if self._booster is None or not candidates:
             return None
         rows = self._extract(task, candidates)
-        return np.where(np.isnan(rows).all(axis=1), -np.inf, _scores(self._booster, rows))
-
-    def _train(self, parts: Sequence[tuple[Array, Array]]) -> xgb.Booster | None:
-        """A booster on (features, relevance) per Task; None where no Task tells two candidates apart."""
-        parts = [(x, y) for x, y in parts if len(y) > 1 and y.min() < y.max()]
-        if not parts:
-            return None
-        data = xgb.DMatrix(
-            np.vstack([x for x, _ in parts]),
-            np.concatenate([y for _, y in parts]),
-            qid=np.repeat(np.arange(len(parts)), [len(y) for _, y in parts]),
-            nthread=1,
-        )
-        options = self._options
-        parameters = {
-            "objective": "rank:pairwise",
-            "lambdarank_pair_method": "topk",
-            "lambdarank_num_pair_per_sample": options.pairs,
-            "tree_method": "hist",
-            "max_bin": options.bins,
-            "max_depth": options.depth,
-            "eta": options.learning_rate,
-            # The ranking objective's second derivatives are far below 1: the usual limit would forbid every
-            # split while data are few.
-            "min_child_weight": 0.1,
-            "nthread": 1,
-            "seed": options.seed,
-            "verbosity": 0,
-        }
-        return xgb.train(parameters, data, options.rounds)
+        return np.where(np.isnan(rows).all(axis=1), -np.inf, scores(self._booster, rows))
 
     def _tables(self, groups: Sequence[Group]) -> list[_Table]:
         return [self._table(group) for group in groups if group.candidates]
@@ -131,16 +98,12 @@ class XGBoostModel:
         return rows
 
 
-def _scores(booster: xgb.Booster, features: Array) -> Array:
-    return np.asarray(booster.predict(xgb.DMatrix(features, nthread=1)), dtype=np.float64)
-
-
 def _report(tables: Sequence[_Table], rehearsal: xgb.Booster | None) -> FitReport:
     judged: list[tuple[Array, Array]] = []
     for table in tables:
         if rehearsal is not None and table.held_out.sum() > 1:
-            scores = _scores(rehearsal, table.features[table.held_out])
-            judged.append((scores, table.relevance[table.held_out]))
+            found = scores(rehearsal, table.features[table.held_out])
+            judged.append((found, table.relevance[table.held_out]))
     return FitReport(
         samples=sum(len(t.relevance) for t in tables),
         failed=sum(int((t.relevance == 0).sum()) for t in tables),
