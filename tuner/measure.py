@@ -85,10 +85,11 @@ MeasureResult = Measured | MeasureFailed
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """Limits and repeats of the measurement protocol."""
+    """Limits and repeats of the measurement protocol; `stop_early`: fewer samples of what is clearly slow."""
 
     samples: int = 5
     min_sample_ms: float = 2.0
+    stop_early: bool = True
     timeout_s: float = 10.0
     build_timeout_s: float = 30.0
     memory_bytes: int = 4 << 30

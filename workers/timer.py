@@ -55,13 +55,14 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
     if header["in_turns"]:
         reply(_compared(task, case, kernels, options, lambda: reply(Frame({"event": "verified"}))))
         return
-    best_s: float | None = header["best_s"]
+    best_s: float | None = header["best_s"] if options.stop_early else None
     for kernel in kernels:
         result = measure(task, case, kernel, options, best_s)
         reply(Frame({"event": "result", "result": result_json(result)}))
         if isinstance(result, MeasureFailed):
             return
-        best_s = min(result.median_s, best_s or math.inf)
+        if options.stop_early:
+            best_s = min(result.median_s, best_s or math.inf)
 
 
 def measure(

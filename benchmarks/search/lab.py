@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search.pools import Pool
+from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
 from tuner.cost_model.gates import BARS, Gates, TaskSamples, held_out
@@ -30,7 +30,7 @@ def task_samples(pools: Sequence[Pool], extract: NestFeatures) -> list[TaskSampl
     for pool in pools:
         throughput = relative_throughput([row.seconds for row in pool.rows])
         rows = extract(pool.task, candidates(pool))
-        usual = float(throughput[0])  # the sampler begins with the default
+        usual = _default_share(pool)
         found.append(TaskSamples(pool.network, pool.task.name, rows, throughput, usual))
     return found
 
@@ -143,5 +143,6 @@ def _regret(curves: Curves, pools: int, seeds: int) -> list[str]:
 
 
 def _default_share(pool: Pool) -> float:
-    first = pool.rows[0].seconds
-    return 0.0 if first is None else pool.best_s / first
+    default = pool_space(pool).default
+    seconds = next((row.seconds for row in pool.rows if row.assignment == default), None)
+    return 0.0 if seconds is None else pool.best_s / seconds

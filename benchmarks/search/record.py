@@ -27,7 +27,7 @@ DRIFT = 1.12
 """A batch whose default takes this many times its best is thrown away."""
 MOST_OPERATIONS = 120_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
-OPTIONS = MeasureOptions(samples=9, min_sample_ms=0.5)
+OPTIONS = MeasureOptions(samples=9, min_sample_ms=0.5, stop_early=False)
 """Many short samples, of which the least counts: what disturbs some leaves others alone."""
 LEAST_SPACE = 200
 """Smaller spaces are searched whole, and tell nothing of a search."""
@@ -81,8 +81,8 @@ class _Recording:
         self.file = file
         task = file.task
         self._space = build_space(task.workload, task.target, task.threads)
-        self._known = {tuple(row[0]) for row in file.rows}
-        self._samples = (a for a in samples(self._space) if a not in self._known)
+        known = {tuple(row[0]) for row in file.rows} | {self._space.default}
+        self._samples = (a for a in samples(self._space) if a not in known)
         self._ended = False
         self.asked = len(file.rows)
 
@@ -103,7 +103,8 @@ class _Recording:
         defaults = [min(r.samples_s) for r in (results[0], results[-1]) if isinstance(r, Measured)]
         known = [row[2] for row in self.file.rows if tuple(row[0]) == self._space.default and len(row) > 2]
         if defaults and max(defaults) <= DRIFT * min([*defaults, *known]):
-            inner = zip(candidates[1:-1], results[1:-1], strict=True)
+            first = 1 if known else 0
+            inner = zip(candidates[first:-1], results[first:-1], strict=True)
             self.file.append([_row(c.assignment or (), r) for c, r in inner])
 
 

@@ -1,7 +1,7 @@
 """Replay: a strategy and a cost model search a pool; what they ask for is answered from it, at once.
 
-The space that a strategy sees holds the pool's candidates and nothing else, so that every strategy and every seed can be
-repeated, and "the best known" is the same for all of them.
+The space that a strategy sees holds the pool's candidates and nothing else, so that every strategy and every seed can
+be repeated, and "the best known" is the same for all of them.
 """
 
 from __future__ import annotations
