@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench-models bench-kernels golden up down clean
+.PHONY: help setup demo test check format bench-models bench-kernels bench-search golden up down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench-models: $(STAMP) ## Time whole models beside other engines (ARGS='mlp resn
 
 bench-kernels: $(STAMP) ## Time single operators beside the ceilings and other engines (ARGS="--group memory --check")
 	$(BIN)/python -m benchmarks.kernels $(ARGS)
+
+bench-search: $(STAMP) ## Judge cost model and strategies on recorded pools (ARGS="report --seeds 3"; see docs/benchmarks.md)
+	$(BIN)/python -m benchmarks.search $(or $(ARGS),report)
 
 golden: $(STAMP) ## Rewrite the golden texts; read the diff before you commit it
 	$(BIN)/python -m pytest -q --update-golden $(ARGS)
