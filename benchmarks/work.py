@@ -27,7 +27,6 @@ from compiler.codegen.math_lanes import Lanes
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node
 from compiler.index import Index
 from compiler.scalar import (
-    OPS,
     Apply,
     Bound,
     Expr,
@@ -40,6 +39,7 @@ from compiler.scalar import (
     substitute,
     walk,
 )
+from compiler.scalar_ops import OPS
 from luthier.bench.ceilings import Ceilings
 
 _DIVIDER = ("div", "sqrt")

@@ -16,10 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from compiler.casting import held
 from compiler.dtype import DType
 from compiler.grid import Array, Grid, index_arrays
 from compiler.index import Index
-from compiler.scalar import OPS, REDUCERS, Apply, Expr, Guard, Load, Pick, loads, substitute, walk
+from compiler.scalar import Apply, Expr, Guard, Load, Pick, loads, substitute, walk
+from compiler.scalar_ops import OPS, REDUCERS
 from compiler.symbol import Axis
 
 _PIECE = 1 << 22
@@ -89,7 +91,7 @@ def evaluate_compute(
         CompileError: a load outside any Guard leaves its buffer.
         InputError: an extent is symbolic.
     """
-    arrays = {load.buffer: _as_operand(buffers[load.buffer], dtype) for load in loads(compute.body)}
+    arrays = {load.buffer: held(buffers[load.buffer], dtype) for load in loads(compute.body)}
     region = _Region(
         axes=tuple((a.name, a.size) for a in compute.axes),
         reduce_axes=tuple((a.name, a.size) for a in compute.reduce_axes),
@@ -98,12 +100,6 @@ def evaluate_compute(
     )
     with np.errstate(all="ignore"):
         return np.asarray(_evaluate(region, arrays, np.dtype(dtype)), order="C")
-
-
-def _as_operand(values: Array, dtype: npt.DTypeLike) -> Array:
-    """Floats in the precision asked for; whole numbers as they are."""
-    array = np.asarray(values)
-    return array if array.dtype.kind in "iub" else array.astype(dtype, copy=False)
 
 
 def evaluate_stage(
@@ -122,7 +118,7 @@ def reference_outputs(workload: StagedComputation, operands: Mapping[str, Array]
     """
     buffers: dict[str, Array] = dict(operands)
     for operand in (*workload.temporaries, *workload.outputs):
-        kind = np.float64 if operand.dtype.is_float else operand.dtype.numpy
+        kind = np.float64 if operand.dtype.is_float else operand.dtype.computed.numpy
         buffers[operand.name] = np.zeros(operand.sizes, kind)
     for stage in workload.stages:
         for single in stage.apart:

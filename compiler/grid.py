@@ -1,8 +1,8 @@
 """Scalar expressions evaluated at every point of an iteration space at once, with NumPy.
 
 Whole numbers are computed in their own types and wrap around as the machine's do; floats in the grid's type, whatever
-their own, so that float64 gives a reference. Loads with affine indices are strided views, guarded ones views of a
-padded copy; the rest is gathered.
+their own, so that float64 gives a reference: only types that nothing is computed in are rounded to. Loads with affine
+indices are strided views, guarded ones views of a padded copy; the rest is gathered.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler import elementary
+from compiler.casting import cast
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.index import Index
-from compiler.scalar import OPS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar_ops import OPS
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +39,7 @@ class Grid:
         """`guarded`: some points are discarded later, so their indices may be anything."""
         match expr:
             case Const(value, _):
-                return np.asarray(value, dtype=self._type(expr.dtype))
+                return cast(np.asarray(value), expr.dtype, self.dtype)
             case Load():
                 return self._load(expr, guarded=guarded)
             case Apply(op, args):
@@ -46,7 +48,7 @@ class Grid:
             case Guard():
                 return self._guard(expr, guarded=guarded)
             case Cast(value, dtype):
-                return self.value(value, guarded=guarded).astype(self._type(dtype))
+                return cast(self.value(value, guarded=guarded), dtype, self.dtype)
             case Pick(values, index):
                 (where,) = index_arrays((index,), self.ranges, self.found)
                 return np.asarray(values, dtype=self.dtype)[where]
@@ -61,7 +63,7 @@ class Grid:
 
     def _type(self, dtype: DType) -> np.dtype[Any]:
         """A float type is not rounded to: the grid's own type is the precision that was asked for."""
-        return self.dtype if dtype.is_float else dtype.numpy
+        return self.dtype if dtype.is_float else dtype.computed.numpy
 
     def _load(self, load: Load, *, guarded: bool) -> Array:
         array = self.arrays[load.buffer]

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from operator import is_
 from typing import Any, Union, assert_never
 
-import numpy as np
-
-from compiler import elementary
 from compiler.dtype import DType
 from compiler.index import Index, LookedUp, index_from_json, index_json
+from compiler.scalar_ops import OPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,55 +114,6 @@ class Dot:
 
 
 Expr = Union[Const, Load, Apply, Guard, Cast, Pick, Lookup, Dot]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarOp:
-    """Arity and meaning (on NumPy arrays) of an operation; the code generator has its own table of instructions."""
-
-    arity: int
-    evaluate: Callable[..., Any]
-
-
-OPS: Mapping[str, ScalarOp] = {
-    "add": ScalarOp(2, np.add),
-    "sub": ScalarOp(2, np.subtract),
-    "mul": ScalarOp(2, np.multiply),
-    "div": ScalarOp(2, elementary.divide),
-    "shift_right": ScalarOp(2, np.right_shift),  # of signed whole numbers
-    "max": ScalarOp(2, np.maximum),
-    "min": ScalarOp(2, np.minimum),
-    "neg": ScalarOp(1, np.negative),
-    "abs": ScalarOp(1, np.abs),
-    "sqrt": ScalarOp(1, np.sqrt),
-    "rsqrt": ScalarOp(1, elementary.in_double(elementary.rsqrt)),
-    "floor": ScalarOp(1, np.floor),
-    "ceil": ScalarOp(1, np.ceil),
-    "round": ScalarOp(1, np.rint),
-    "exp": ScalarOp(1, elementary.in_double(np.exp)),
-    "log": ScalarOp(1, elementary.in_double(np.log)),
-    "erf": ScalarOp(1, elementary.in_double(elementary.erf)),
-    "tanh": ScalarOp(1, elementary.in_double(np.tanh)),
-    "sigmoid": ScalarOp(1, elementary.in_double(elementary.sigmoid)),
-    "pow": ScalarOp(2, elementary.in_double(np.power)),
-    "where_greater": ScalarOp(4, elementary.where_greater),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Reducer:
-    """How a reduction combines: the operation of OPS, and its neutral element for floats."""
-
-    op: str
-    neutral: float
-
-
-REDUCERS: Mapping[str, Reducer] = {
-    "sum": Reducer("add", 0.0),
-    "prod": Reducer("mul", 1.0),
-    "max": Reducer("max", float("-inf")),
-    "min": Reducer("min", float("inf")),
-}
 
 
 def apply(op: str, *args: Expr) -> Apply:

@@ -1,21 +1,20 @@
 """The element type of a scalar expression, and the whole numbers that it can be.
 
-Every operation has arguments of one type and a result of the same type; only a Cast changes it. F16, BF16 and BOOL are
-moved, compared for nothing and computed with never: cast them first.
+What an operation takes and gives is its Signature; nothing changes a type unsaid, only a Cast does. Types that are only
+stored are moved and chosen from: to compute with them, cast them first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from compiler.dtype import DType
-from compiler.scalar import REDUCERS, Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar_ops import OPS, REDUCERS, Signature
 
 TypeOf = Callable[[str], DType]
 """The element type of a buffer by its name."""
-
-_STORED_ONLY = (DType.F16, DType.BF16, DType.BOOL)
 
 
 def expr_type(expr: Expr, type_of: TypeOf) -> DType:
@@ -44,13 +43,27 @@ def expr_type(expr: Expr, type_of: TypeOf) -> DType:
 
 
 def _apply_type(op: str, kinds: list[DType]) -> DType:
-    found = _common(kinds[:2], op)
-    if op == "where_greater":
-        return _common(kinds[2:], op)
-    if found in _STORED_ONLY:
-        msg = f"{op} on {found.value}, which is only stored; cast it first"
+    signature = OPS[op].signature
+    if signature is Signature.CHOICE:
+        if kinds[0] is not DType.BOOL:
+            msg = f"{op} chooses by {kinds[0].value}, which is no truth value"
+            raise ValueError(msg)
+        return _common(kinds[1:], op)
+    found = _common(kinds, op)
+    if found.is_stored_only or not _TAKES[signature](found):
+        msg = f"{op} takes {signature.value}, not {found.value}; cast it first"
         raise ValueError(msg)
-    return found
+    return DType.BOOL if signature in (Signature.TEST, Signature.ORDER) else found
+
+
+_TAKES: Mapping[Signature, Callable[[DType], bool]] = {
+    Signature.NUMBERS: lambda kind: kind is not DType.BOOL,
+    Signature.FLOATS: lambda kind: kind.is_float,
+    Signature.WHOLE: lambda kind: kind.is_integer,
+    Signature.BITS: lambda kind: not kind.is_float,
+    Signature.TEST: lambda kind: True,
+    Signature.ORDER: lambda kind: kind is not DType.BOOL,
+}
 
 
 def _common(kinds: list[DType], what: str) -> DType:
@@ -58,6 +71,13 @@ def _common(kinds: list[DType], what: str) -> DType:
         msg = f"{what} mixes {', '.join(sorted({k.value for k in kinds}))}; cast them to one type"
         raise ValueError(msg)
     return kinds[0]
+
+
+def check_reduced(reducer: str, dtype: DType) -> None:
+    """Raise ValueError where nothing of the type can be reduced: it is not computed with."""
+    if dtype.is_stored_only or dtype is DType.BOOL:
+        msg = f"a {reducer} of {dtype.value}, which is only stored; cast it first"
+        raise ValueError(msg)
 
 
 def neutral(reducer: str, dtype: DType) -> Const:

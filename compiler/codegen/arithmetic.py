@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from compiler.codegen.conversions import convert
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.masks import select, test
 from compiler.codegen.math import FUNCTIONS, Function
+from compiler.codegen.math_double import DOUBLE_FUNCTIONS
 from compiler.codegen.math_lanes import Lanes
 from compiler.codegen.pieces import by_pieces
 from compiler.codegen.types import (
     Value,
+    comparison,
     float_binary,
     float_intrinsic,
-    int_binary,
-    literal,
     llvm_type,
     suffix,
 )
+from compiler.codegen.whole_numbers import whole_operation
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.target import Target
@@ -47,10 +50,10 @@ class Arithmetic:
             )
         return Value(known, value.dtype, lanes)
 
-    def lanes(self, lanes: int) -> Lanes:
+    def lanes(self, lanes: int, dtype: DType = DType.F32) -> Lanes:
         """The arithmetic of elementary functions."""
         has = self._target
-        return Lanes(self._out, lanes, has_fma=has.has_fma, has_estimates=has.has_estimates)
+        return Lanes(self._out, lanes, dtype, has_fma=has.has_fma, has_estimates=has.has_estimates)
 
     def operation(self, op: str, parts: list[Value], function: Function | None = None) -> Value:
         """An operation on its operands.
@@ -58,34 +61,43 @@ class Arithmetic:
         `function`: of math.py, where it is another one than that of the operation. Raises CompileError where the type
         has no such operation.
         """
-        dtype = parts[0].dtype
         lanes = max(p.lanes for p in parts)
         parts = [self.broadcast(p, lanes) for p in parts]
-        kind = parts[0].llvm_type
-        function = function or FUNCTIONS.get(op)
-        if dtype is DType.F32 and function is not None:
-            ops = self.lanes(lanes)
-            return ops.wrapped(function(ops, *(p.text for p in parts)))
-        if op == "neg":
-            text = (
-                f"fneg {kind} {parts[0].text}"
-                if dtype.is_float
-                else f"sub {kind} {literal(0, dtype, lanes)}, {parts[0].text}"
+        dtype = parts[0].dtype
+        if op == "select":
+            return select(self._out, *parts)
+        if dtype.is_float:
+            found = self._float_operation(op, parts, function)
+        else:
+            found = whole_operation(self._out, op, parts, self.intrinsic)
+        if found is not None:
+            return found
+        condition = comparison(op, dtype)
+        if condition is not None:
+            return test(
+                self._out, f"{condition} {parts[0].llvm_type} {parts[0].text}, {parts[1].text}", lanes
             )
-            return Value(self._out.value(text), dtype, lanes)
-        instruction = float_binary(op) if dtype.is_float else int_binary(op)
-        if instruction is not None:
-            return Value(
-                self._out.value(f"{instruction} {kind} {parts[0].text}, {parts[1].text}"), dtype, lanes
-            )
-        if dtype.is_float and float_intrinsic(op) is not None:
-            return self.intrinsic(float_intrinsic(op) or op, parts)
-        if op in ("max", "min"):
-            return self.intrinsic(f"{'s' if dtype.is_signed else 'u'}{op}", parts)
-        if op == "abs":
-            return self.operation("max", [parts[0], self.operation("neg", parts)])
         msg = f"no code for operation {op} on {dtype.value}; compute it in f32"
         raise CompileError(msg)
+
+    def _float_operation(self, op: str, parts: list[Value], function: Function | None) -> Value | None:
+        dtype, lanes = parts[0].dtype, parts[0].lanes
+        if dtype is DType.F32 and (function is not None or op in FUNCTIONS):
+            ops = self.lanes(lanes)
+            return ops.wrapped((function or FUNCTIONS[op])(ops, *(p.text for p in parts)))
+        if op in DOUBLE_FUNCTIONS:
+            wide = [convert(self._out, p, DType.F64).text for p in parts]
+            ops = self.lanes(lanes, DType.F64)
+            return convert(self._out, ops.wrapped(DOUBLE_FUNCTIONS[op](ops, *wide)), dtype)
+        kind = parts[0].llvm_type
+        if op == "neg":
+            return Value(self._out.value(f"fneg {kind} {parts[0].text}"), dtype, lanes)
+        instruction = float_binary(op)
+        if instruction is not None:
+            text = f"{instruction} {kind} {parts[0].text}, {parts[1].text}"
+            return Value(self._out.value(text), dtype, lanes)
+        intrinsic = float_intrinsic(op)
+        return None if intrinsic is None else self.intrinsic(intrinsic, parts)
 
     def clamp(self, op: str, limit: Value, value: Value) -> Value:
         """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""

@@ -7,34 +7,49 @@ is cut down, as NumPy does for values in range. A float outside the integer's ra
 from __future__ import annotations
 
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.tiny_floats import from_tiny, to_tiny
 from compiler.codegen.types import Value, literal, llvm_type
-from compiler.dtype import DType
-
-_SMALL_FLOATS = (DType.F16, DType.BF16)
+from compiler.dtype import TINY_FLOATS, DType
 
 
 def convert(out: Emitter, value: Value, dtype: DType) -> Value:
     """The value in another type."""
-    before, lanes = value.dtype, value.lanes
+    before = value.dtype
     if before is dtype:
         return value
+    step = _between(before, dtype)
+    if step is not None:
+        return convert(out, convert(out, value, step), dtype)
     if dtype is DType.BOOL:
         return _truth(out, value)
-    if before in _SMALL_FLOATS and dtype is not DType.F32:
-        return convert(out, convert(out, value, DType.F32), dtype)
-    if dtype in _SMALL_FLOATS and before is not DType.F32:
-        return convert(out, convert(out, value, DType.F32), dtype)
+    if dtype in TINY_FLOATS:
+        return to_tiny(out, value, dtype)
+    if before in TINY_FLOATS:
+        return from_tiny(out, value)
     if dtype is DType.BF16:
         return _to_bf16(out, value)
     if before is DType.BF16:
         return _from_bf16(out, value)
-    if before.is_float and dtype.is_integer and dtype.size_bytes < DType.I32.size_bytes:
-        return convert(out, _emit(out, value, DType.I32, "fptosi"), dtype)
-    return Value(
-        out.value(f"{_word(before, dtype)} {value.llvm_type} {value.text} to {llvm_type(dtype, lanes)}"),
-        dtype,
-        lanes,
-    )
+    if dtype.bits < 8:
+        return _cut(out, value, dtype)
+    if before.bits < 8:
+        return _widened(out, value, dtype)
+    return _emit(out, value, dtype, _word(before, dtype))
+
+
+def _between(before: DType, after: DType) -> DType | None:
+    """The type that a conversion goes through, where it takes two."""
+    if before.is_stored_only and after is not before.computed:
+        return before.computed
+    if after.is_stored_only and before is not after.computed:
+        return after.computed
+    if before.is_float and after.is_integer:
+        # Through a signed type, a negative number wraps around as it does between whole numbers.
+        if after.size_bytes < DType.I32.size_bytes:
+            return DType.I32
+        if after is DType.U32:
+            return DType.I64
+    return None
 
 
 def _word(before: DType, after: DType) -> str:
@@ -47,6 +62,20 @@ def _word(before: DType, after: DType) -> str:
     if after.size_bytes > before.size_bytes:
         return "sext" if before.is_signed else "zext"
     return "trunc" if after.size_bytes < before.size_bytes else "bitcast"
+
+
+def _cut(out: Emitter, value: Value, dtype: DType) -> Value:
+    """The low bits of a byte."""
+    mask = literal((1 << dtype.bits) - 1, DType.U8, value.lanes)
+    return Value(out.value(f"and {value.llvm_type} {value.text}, {mask}"), dtype, value.lanes)
+
+
+def _widened(out: Emitter, value: Value, dtype: DType) -> Value:
+    """The low bits of a byte as a number; the others may be anything."""
+    places = literal(8 - value.dtype.bits, DType.U8, value.lanes)
+    high = out.value(f"shl {value.llvm_type} {value.text}, {places}")
+    word = "ashr" if value.dtype.is_signed else "lshr"
+    return Value(out.value(f"{word} {value.llvm_type} {high}, {places}"), dtype, value.lanes)
 
 
 def _emit(out: Emitter, value: Value, dtype: DType, word: str) -> Value:

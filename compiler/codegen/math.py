@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from compiler.codegen.math_lanes import Lane, Lanes
+from compiler.codegen.math_power import log_specials, log_sum, power
 from compiler.graph.scalar_rules import UNKNOWN, Interval
 from compiler.scalar import Apply, Const, Expr
 
@@ -98,7 +99,7 @@ def log(ops: Lanes, x: Lane) -> Lane:
     """Natural logarithm within 1 ulp; -inf at 0, NaN below, denormal arguments included."""
     k, f, tail = _log_parts(ops, x)
     tail = ops.fma(k, ops.const(_LN2_LOW), tail)
-    return _log_specials(ops, x, ops.fma(k, ops.const(_LN2_HIGH), ops.add(f, tail)))
+    return log_specials(ops, x, ops.fma(k, ops.const(_LN2_HIGH), ops.add(f, tail)))
 
 
 def _log_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane, Lane]:
@@ -114,14 +115,6 @@ def _log_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane, Lane]:
     square = ops.mul(f, f)
     cubic = ops.mul(ops.mul(ops.polynomial(f, _LOG), f), square)
     return k, f, ops.fma(square, ops.const(-0.5), cubic)
-
-
-def _log_specials(ops: Lanes, x: Lane, result: Lane) -> Lane:
-    """The result where x is positive and finite, and what belongs elsewhere."""
-    infinity = ops.const(math.inf)
-    result = ops.select(ops.compare("oeq", x, infinity), infinity, result)
-    result = ops.select(ops.compare("oeq", x, ops.const(0.0)), ops.const(-math.inf), result)
-    return ops.select(ops.compare("ult", x, ops.const(0.0)), ops.const(math.nan), result)
 
 
 def tanh(ops: Lanes, x: Lane) -> Lane:
@@ -158,43 +151,10 @@ def erf(ops: Lanes, x: Lane, scale: float = 1.0) -> Lane:
     return ops.at_most(ops.at_least(quotient, -1.0), 1.0)
 
 
-def power(ops: Lanes, x: Lane, y: Lane) -> Lane:
-    """x^y as e^(y log|x|) with y log|x| in two parts, within 2 + |y| / 6 ulp; specials and signs as C's pow."""
-    one, zero = ops.const(1.0), ops.const(0.0)
-    size = ops.abs(x)
-    high, low = _exponent(ops, size, y)
-    # 1^y and x^0 are 1 for any y and x, NaN and infinity included.
-    high = ops.select(ops.compare("oeq", size, one), zero, high)
-    high = ops.select(ops.compare("oeq", y, zero), zero, high)
-    value = exp(ops, high)
-    # An infinite value stays: times a negative rest it would be NaN.
-    value = ops.select(ops.compare("olt", value, ops.const(math.inf)), ops.fma(value, low, value), value)
-    half = ops.mul(y, ops.const(0.5))
-    whole = ops.compare("oeq", ops.floor(y), y)
-    odd = ops.both(whole, ops.compare("une", ops.floor(half), half))
-    signed = ops.select(odd, ops.with_sign_of(value, x), value)
-    finite = ops.both(ops.compare("olt", x, zero), ops.compare("ogt", x, ops.const(-math.inf)))
-    broken = ops.select(finite, ops.const(math.nan), signed)
-    return ops.select(whole, signed, ops.select(ops.compare("oeq", x, one), one, broken))
-
-
-def _exponent(ops: Lanes, x: Lane, y: Lane) -> tuple[Lane, Lane]:
-    """The product y log x for x >= 0 as a sum of two floats; the second is 0 where e^(y log x) is 0 or NaN."""
+def log_in_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane]:
+    """The natural logarithm of x >= 0 as a sum of two floats."""
     k, f, tail = _log_parts(ops, x)
-    scaled = ops.mul(k, ops.const(_LN2_HIGH))
-    total = ops.add(scaled, f)
-    rest = ops.sub(f, ops.sub(total, scaled))
-    rest = ops.add(rest, ops.fma(k, ops.const(_LN2_LOW), tail))
-    log_high = ops.add(total, rest)
-    log_low = ops.sub(rest, ops.sub(log_high, total))
-    high = ops.mul(y, _log_specials(ops, x, log_high))
-    low = ops.fma(y, log_low, ops.product_error(y, log_high, high))
-    return high, ops.select(ops.compare("ogt", high, ops.const(-110.0)), low, ops.const(0.0))
-
-
-def where_greater(ops: Lanes, x: Lane, y: Lane, above: Lane, otherwise: Lane) -> Lane:
-    """`above` where x > y, else `otherwise`."""
-    return ops.select(ops.compare("ogt", x, y), above, otherwise)
+    return log_sum(ops, x, ops.mul(k, ops.const(_LN2_HIGH)), f, ops.fma(k, ops.const(_LN2_LOW), tail))
 
 
 def rsqrt(ops: Lanes, x: Lane) -> Lane:
@@ -218,9 +178,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "tanh": tanh,
     "sigmoid": sigmoid,
     "erf": erf,
-    "pow": power,
+    "pow": partial(power, exp=exp, log_in_parts=log_in_parts, least=-110.0),
     "rsqrt": rsqrt,
-    "where_greater": where_greater,
 }
 """By operation of `compiler.scalar.OPS`."""
 

@@ -1,4 +1,4 @@
-"""Lanes: float32 and int32 arithmetic on vectors of one length, as LLVM IR. What elementary functions are made of.
+"""Lanes: arithmetic on vectors of floats, and of integers as long as them. What elementary functions are made of.
 
 Nothing becomes a call to a library, on any target that can round vectors (SSE 4.1, NEON, WASM SIMD).
 Floats and integers of the same lanes share their bits, `bits` and `from_bits` change the view.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.pieces import by_pieces
-from compiler.codegen.types import Value, literal, llvm_type
+from compiler.codegen.types import Value, literal, llvm_type, suffix
 from compiler.dtype import DType
 
 _ESTIMATES: Mapping[int, str] = {4: "@llvm.x86.sse.rsqrt.ps", 8: "@llvm.x86.avx.rsqrt.ps.256"}
@@ -23,21 +23,27 @@ Lane = str
 class Lanes:
     """Emits operations on vectors of `lanes` elements; 0 for scalars."""
 
-    def __init__(self, out: Emitter, lanes: int, *, has_fma: bool, has_estimates: bool) -> None:
-        """`has_fma`: the target has fused multiply-add instructions; `has_estimates`: also of inverse roots."""
+    def __init__(
+        self, out: Emitter, lanes: int, dtype: DType = DType.F32, *, has_fma: bool, has_estimates: bool
+    ) -> None:
+        """`has_fma`: the target has fused multiply-add instructions; `has_estimates`: also of inverse roots.
+
+        `dtype`: F32 or F64.
+        """
         self._out, self._lanes, self._has_fma, self._has_estimates = out, lanes, has_fma, has_estimates
-        self._float, self._int = llvm_type(DType.F32, lanes), llvm_type(DType.I32, lanes)
-        self._suffix = f"v{lanes}f32" if lanes else "f32"
+        self._dtype, self._whole = dtype, DType.I32 if dtype is DType.F32 else DType.I64
+        self._float, self._int = llvm_type(dtype, lanes), llvm_type(self._whole, lanes)
+        self._suffix = suffix(dtype, lanes)
 
     def wrapped(self, lane: Lane) -> Value:
         """A float result as a Value of the code generator."""
-        return Value(lane, DType.F32, self._lanes)
+        return Value(lane, self._dtype, self._lanes)
 
     # --- floats
 
     def const(self, value: float) -> Lane:
         """A float in every lane."""
-        return literal(value, DType.F32, self._lanes)
+        return literal(value, self._dtype, self._lanes)
 
     def add(self, x: Lane, y: Lane) -> Lane:
         """X + y."""
@@ -76,8 +82,9 @@ class Lanes:
         return self.add(error, self.mul(b, d))
 
     def _halves(self, x: Lane) -> tuple[Lane, Lane]:
-        """A float as a sum of two with 12 bits each, whose products are exact."""
-        high = self.from_bits(self.integer("and", self.bits(x), -(1 << 12)))
+        """A float as a sum of two with half of the bits each, whose products are exact."""
+        lower = 12 if self._dtype is DType.F32 else 27
+        high = self.from_bits(self.integer("and", self.bits(x), -(1 << lower)))
         return high, self.sub(x, high)
 
     def abs(self, x: Lane) -> Lane:
@@ -90,7 +97,7 @@ class Lanes:
 
     def inverse_root_estimate(self, x: Lane) -> Lane | None:
         """1 / sqrt(x) with 11 bits or more, in which denormal numbers count as 0; None where there is none."""
-        if not self._has_estimates or self._lanes < min(_ESTIMATES):
+        if not self._has_estimates or self._dtype is not DType.F32 or self._lanes < min(_ESTIMATES):
             return None
         return by_pieces(self._out, self._estimate, self.wrapped(x), max(_ESTIMATES)).text
 
@@ -129,7 +136,7 @@ class Lanes:
 
     def int_const(self, value: int) -> Lane:
         """An integer in every lane."""
-        return literal(value, DType.I32, self._lanes)
+        return literal(value, self._whole, self._lanes)
 
     def bits(self, x: Lane) -> Lane:
         """The bits of a float as an integer."""
@@ -151,7 +158,11 @@ class Lanes:
     def with_sign_of(self, magnitude: Lane, sign: Lane) -> Lane:
         """A float that is not negative, with the sign of another."""
         return self.from_bits(
-            self.integer("or", self.bits(magnitude), self.integer("and", self.bits(sign), -(2**31)))
+            self.integer(
+                "or",
+                self.bits(magnitude),
+                self.integer("and", self.bits(sign), -(1 << (self._whole.bits - 1))),
+            )
         )
 
     # --- masks
@@ -159,6 +170,10 @@ class Lanes:
     def compare(self, predicate: str, x: Lane, y: Lane) -> Lane:
         """LLVM's fcmp: oeq, olt, ogt, ult ... ."""
         return self._out.value(f"fcmp {predicate} {self._float} {x}, {y}")
+
+    def is_odd(self, i: Lane) -> Lane:
+        """Where the last bit of an integer is set."""
+        return self._out.value(f"icmp ne {self._int} {self.integer('and', i, 1)}, {self.int_const(0)}")
 
     def both(self, x: Lane, y: Lane) -> Lane:
         """Where both masks hold."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compiler.dtype import DType
+from compiler.dtype import TINY_FLOATS, DType
 
 SCALAR: Mapping[DType, str] = {
     DType.F32: "float",
@@ -19,16 +19,39 @@ SCALAR: Mapping[DType, str] = {
     DType.I8: "i8",
     DType.U8: "i8",
     DType.I16: "i16",
+    DType.U16: "i16",
     DType.I32: "i32",
+    DType.U32: "i32",
     DType.I64: "i64",
+    DType.U64: "i64",
     DType.BOOL: "i8",
+    DType.I4: "i8",
+    DType.U4: "i8",
+    DType.I2: "i8",
+    DType.U2: "i8",
+    **dict.fromkeys(TINY_FLOATS, "i8"),
 }
 
 _SHORT_FLOATS: Mapping[DType, str] = {DType.F16: "H", DType.BF16: "R"}
 """LLVM writes the bits of these with a letter in front."""
 
-_FLOAT_BINARY: Mapping[str, str] = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INT_BINARY: Mapping[str, str] = {"add": "add", "sub": "sub", "mul": "mul", "shift_right": "ashr"}
+_FLOAT_BINARY: Mapping[str, str] = {
+    "add": "fadd",
+    "sub": "fsub",
+    "mul": "fmul",
+    "div": "fdiv",
+    "rem": "frem",
+}
+_INT_BINARY: Mapping[str, str] = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+_FLOAT_COMPARES: Mapping[str, str] = {"equal": "oeq", "less": "olt", "less_equal": "ole"}
+_INT_COMPARES: Mapping[str, str] = {"equal": "eq", "less": "lt", "less_equal": "le"}
 _FLOAT_INTRINSICS: Mapping[str, str] = {
     "max": "maximum",
     "min": "minimum",
@@ -61,7 +84,8 @@ class Value(NamedTuple):
 
 def suffix(dtype: DType, lanes: int) -> str:
     """Overload suffix of an intrinsic: f32, v16f32, i64, ..."""
-    scalar = dtype.value if dtype.is_float else f"i{8 * dtype.size_bytes}"
+    is_whole = SCALAR[dtype].startswith("i")
+    scalar = f"i{8 * dtype.size_bytes}" if is_whole else dtype.value
     return f"v{lanes}{scalar}" if lanes else scalar
 
 
@@ -70,7 +94,9 @@ def literal(value: float | int, dtype: DType, lanes: int = 0) -> str:
     """A constant; floats as the exact bits of a double, as LLVM wants them."""
     if dtype is DType.F32:
         value = struct.unpack("<f", struct.pack("<f", value))[0]
-    if dtype in _SHORT_FLOATS:
+    if dtype in TINY_FLOATS:
+        text = str(int(np.asarray(value, np.float32).astype(dtype.numpy).view(np.uint8)))
+    elif dtype in _SHORT_FLOATS:
         bits = int(np.asarray(value, np.float32).astype(dtype.numpy).view(np.uint16))
         text = f"0x{_SHORT_FLOATS[dtype]}{bits:04X}"
     else:
@@ -95,3 +121,13 @@ def int_binary(op: str) -> str | None:
 def float_intrinsic(op: str) -> str | None:
     """Intrinsic of a float operation, where there is one; all of them propagate NaN as ONNX and NumPy do."""
     return _FLOAT_INTRINSICS.get(op)
+
+
+def comparison(op: str, dtype: DType) -> str | None:
+    """Instruction and condition of a comparison; one with NaN never holds."""
+    if dtype.is_float:
+        return f"fcmp {_FLOAT_COMPARES[op]}" if op in _FLOAT_COMPARES else None
+    if op not in _INT_COMPARES:
+        return None
+    sign = "" if op == "equal" else "s" if dtype.is_signed else "u"
+    return f"icmp {sign}{_INT_COMPARES[op]}"

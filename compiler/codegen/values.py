@@ -24,7 +24,8 @@ from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
-from compiler.scalar import REDUCERS, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
 from compiler.target import Target
 
@@ -149,8 +150,15 @@ class Values:
                 ops = self._arithmetic.lanes(argument.lanes)
                 return ops.wrapped(RANGED[op](ops, argument.text, interval(args[0], {})))
             return self._arithmetic.operation(op, [argument])
-        function, args = fused(op, args)
-        return self._arithmetic.operation(op, [self.value(a) for a in args], function)
+        return self._with_neighbour(op, args) or self._arithmetic.operation(op, [self.value(a) for a in args])
+
+    def _with_neighbour(self, op: str, args: tuple[Expr, ...]) -> Value | None:
+        """The operation and the one below it as one function; None where there is none for both."""
+        function, inner = fused(op, args)
+        if function is None:
+            return None
+        parts = [self.value(a) for a in inner]
+        return self._arithmetic.operation(op, parts, function) if parts[0].dtype is DType.F32 else None
 
     def _clamp(self, op: str, args: tuple[Expr, ...]) -> Value:
         constant, other = args if isinstance(args[0], Const) else args[::-1]

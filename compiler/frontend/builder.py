@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from compiler.dtype import DType
 from compiler.errors import ModelError, NotStatic
 from compiler.frontend.empty import of_nothing, without_empty
 from compiler.frontend.limits import checked_shape
+from compiler.frontend.precision import with_types
 from compiler.graph.fold_constants import fold
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index
 from compiler.scalar import Load
-from compiler.scalar_type import expr_type
 from compiler.symbol import axis
 
 Array = npt.NDArray[Any]
@@ -77,17 +77,16 @@ class GraphBuilder:
         shape = checked_shape((a.size for a in compute.axes), f"{name!r} of node {node!r}")
         checked_shape((1, *(a.size for a in compute.reduce_axes)), f"the reduction of node {node!r}")
         compute = without_empty(compute, self.constants)
+        compute = with_types(compute, lambda value: DType.from_numpy(self.dtype(value)))
         if 0 in shape or any(a.size == 0 for a in compute.reduce_axes):
-            dtype = expr_type(compute.body, lambda value: DType.from_numpy(self.dtype(value)))
-            return self.add_constant(name, of_nothing(replace(compute, dtype=dtype)))
+            return self.add_constant(name, of_nothing(compute))
         small = int(np.prod(shape, dtype=np.int64)) <= _EAGER_ELEMENTS
         value = fold(compute, self.constants) if eager and (small or not compute.dtype.is_float) else None
         if value is not None:
             return self.add_constant(name, value)
-        dtype = expr_type(compute.body, lambda value: DType.from_numpy(self.dtype(value)))
-        self.nodes.append(Node(node, name, replace(compute, dtype=dtype)))
+        self.nodes.append(Node(node, name, compute))
         self.shapes[name] = shape
-        self._computed[name] = dtype
+        self._computed[name] = compute.dtype
         return None
 
     def fresh(self, base: str) -> str:

@@ -15,6 +15,8 @@ from compiler.errors import ModelError, NotStatic, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.tensors import TensorReader
 from compiler.graph.ir import Compute
+from compiler.scalar import Expr
+from compiler.scalar_type import expr_type
 
 Array = npt.NDArray[Any]
 
@@ -86,6 +88,13 @@ class OperatorCall:
             return DType.from_numpy(kind)
         except (ValueError, KeyError):
             self.unsupported(f"element type {', '.join(sorted(map(str, kinds)))}")
+
+    def type_of(self, expr: Expr) -> DType:
+        """Element type of an expression; raises UnsupportedOperator where it mixes types."""
+        try:
+            return expr_type(expr, lambda value: self.dtype(value))
+        except ValueError as error:
+            self.unsupported(f"its element types ({error})")
 
     def constant(self, position: int) -> Array:
         """Value of an input that must be known before code is made; raises NeedsValue otherwise."""

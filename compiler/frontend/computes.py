@@ -8,7 +8,7 @@ from compiler.dtype import DType
 from compiler.frontend.call import OperatorCall
 from compiler.graph.ir import Compute
 from compiler.index import ZERO, Index
-from compiler.scalar import Expr, Load
+from compiler.scalar import Cast, Const, Expr, Load
 from compiler.symbol import Axis, axis
 
 
@@ -73,13 +73,43 @@ def broadcast_load(call: OperatorCall, value: str, axes: tuple[Axis, ...]) -> Lo
 
 
 def elementwise(call: OperatorCall, values: Sequence[str], body: Callable[..., Expr]) -> Compute:
-    """A map over operands that broadcast; `body` gets one expression per operand."""
+    """A map over operands that broadcast; `body` gets one expression per operand.
+
+    Values of types that are only stored come in the type they are computed with in, and what is computed is stored in
+    theirs again.
+    """
     dtype = call.dtype(*values)
     axes = output_axes(broadcast(call, [call.builder.shapes[value] for value in values]))
-    return Compute(axes, (), None, body(*(broadcast_load(call, value, axes) for value in values)), dtype)
+    operands = [widened(broadcast_load(call, value, axes), dtype) for value in values]
+    return Compute(axes, (), None, stored(call, body(*operands), dtype), dtype)
+
+
+def number(value: float, dtype: DType) -> Const:
+    """A literal of the type."""
+    return Const(float(value) if dtype.is_float else int(value), dtype)
+
+
+def float_map(call: OperatorCall, body: Callable[[Expr], Expr]) -> None:
+    """Emit a map of the first input, which is of floats."""
+    if not call.dtype(call.value(0)).is_float:
+        call.unsupported(f"element type {call.builder.dtype(call.value(0))}")
+    call.emit(elementwise(call, [call.value(0)], body))
+
+
+def widened(value: Expr, dtype: DType) -> Expr:
+    """A value of the type, as it is computed with."""
+    return Cast(value, dtype.computed) if dtype.is_stored_only else value
+
+
+def stored(call: OperatorCall, value: Expr, dtype: DType) -> Expr:
+    """The inverse of `widened`, of a value that is still of the type computed with."""
+    if not dtype.is_stored_only or call.type_of(value) is not dtype.computed:
+        return value
+    return Cast(value, dtype)
 
 
 def float_operands(call: OperatorCall, *values: str) -> None:
-    """Raise UnsupportedOperator unless all values are float32."""
-    if call.dtype(*values) is not DType.F32:
+    """Raise UnsupportedOperator unless all values are of one type of floats that is computed with."""
+    dtype = call.dtype(*values)
+    if not dtype.is_float or dtype.is_stored_only:
         call.unsupported(f"element type {call.builder.dtype(values[0])}")

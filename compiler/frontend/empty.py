@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.graph.ir import Compute
-from compiler.scalar import REDUCERS, Expr, Guard, loads, rewrite
+from compiler.scalar import Expr, Guard, loads, rewrite
+from compiler.scalar_ops import REDUCERS
 
 Array = npt.NDArray[Any]
 

@@ -62,7 +62,8 @@ def fold(compute: Compute, constants: Mapping[str, Array]) -> Array | None:
     points = math.prod(compute.ranges.values())
     if math.prod(sizes) > max(_GROWTH_ELEMENTS, available) or points > _POINTS:
         return None
-    precision = np.float64 if compute.dtype.is_float else np.float32
+    exact = compute.dtype.is_float or any(constants[value].dtype == np.float64 for value in compute.reads)
+    precision = np.float64 if exact else np.float32
     with np.errstate(all="ignore"):
         result: Array = evaluate_compute(compute, constants, precision).astype(compute.dtype.numpy)
     result.setflags(write=False)

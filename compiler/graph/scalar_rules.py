@@ -14,7 +14,8 @@ import numpy as np
 from compiler import elementary
 from compiler.dtype import DType
 from compiler.index import Index, Ranges
-from compiler.scalar import OPS, Apply, Bound, Cast, Const, Expr, Guard, Load, Lookup, rewrite, substitute
+from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Lookup, rewrite, substitute
+from compiler.scalar_ops import OPS, Signature
 
 Interval = tuple[float, float]
 """Values that an expression can have when it is not NaN, both ends included."""
@@ -57,8 +58,8 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
             return 0.0, 1.0
         case Apply("tanh" | "erf", _):
             return -1.0, 1.0
-        case Apply("where_greater", (_, _, above, otherwise)):
-            (a, b), (c, d) = interval(above, known), interval(otherwise, known)
+        case Apply("select", (_, x, y)):
+            (a, b), (c, d) = interval(x, known), interval(y, known)
             return min(a, c), max(b, d)
         case Apply("neg", (x,)):
             low, high = interval(x, known)
@@ -98,8 +99,10 @@ def _folded(expr: Apply) -> Expr | None:
     if any(v.dtype is not DType.F32 for v in values):
         return None
     with np.errstate(all="ignore"):
-        result = float(OPS[expr.op].evaluate(*(np.float32(v.value) for v in values)))
-    return None if math.isnan(result) else Const(result)
+        result = OPS[expr.op].evaluate(*(np.float32(v.value) for v in values))
+    if OPS[expr.op].signature in (Signature.TEST, Signature.ORDER):
+        return Const(int(result), DType.BOOL)
+    return None if math.isnan(result) else Const(float(result))
 
 
 def _lookup(lookup: Lookup) -> Expr | None:
@@ -216,12 +219,14 @@ def _pow(args: tuple[Expr, ...]) -> Expr | None:
             return None
 
 
-def _where_greater(args: tuple[Expr, ...]) -> Expr | None:
+def _select(args: tuple[Expr, ...]) -> Expr | None:
     match args:
-        case (Const(x), Const(y), above, otherwise):
-            return above if x > y else otherwise
-        case (_, _, above, otherwise) if above == otherwise:
-            return above
+        case (Const(test), x, y):
+            return x if test else y
+        case (_, x, y) if x == y:
+            return x
+        case (Apply("not", (test,)), x, y):
+            return Apply("select", (test, y, x))
         case _:
             return None
 
@@ -237,7 +242,7 @@ _RULES: Mapping[str, Callable[[tuple[Expr, ...]], Expr | None]] = {
     "ceil": _whole,
     "round": _whole,
     "pow": _pow,
-    "where_greater": _where_greater,
+    "select": _select,
 }
 
 

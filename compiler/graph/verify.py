@@ -15,23 +15,9 @@ from typing import assert_never
 from compiler.errors import CompileError
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.index import Index, LookedUp, Ranges
-from compiler.scalar import (
-    OPS,
-    REDUCERS,
-    Apply,
-    Bound,
-    Cast,
-    Const,
-    Dot,
-    Expr,
-    Guard,
-    Load,
-    Lookup,
-    Pick,
-    children,
-    walk,
-)
-from compiler.scalar_type import expr_type
+from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick, children, walk
+from compiler.scalar_ops import OPS, REDUCERS
+from compiler.scalar_type import check_reduced, expr_type
 
 Bounds = tuple[Bound, ...]
 
@@ -89,6 +75,8 @@ def _verify_compute(node: Node, known: Mapping[str, TensorType], symbols: frozen
 def _verify_type(node: Node, known: Mapping[str, TensorType]) -> None:
     try:
         found = expr_type(node.compute.body, lambda value: known[value].dtype)
+        if node.compute.reducer is not None:
+            check_reduced(node.compute.reducer, found)
     except ValueError as error:
         raise _error(node, f"is badly typed: {error}") from error
     if found is not node.compute.dtype:

@@ -7,10 +7,13 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from compiler.casting import cast
+from compiler.dtype import DType
 from compiler.elementary import place
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
-from compiler.scalar import OPS, Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar_ops import OPS
 from compiler.symbol import size_at
 
 Env = dict[str, int]
@@ -74,16 +77,16 @@ def _place(indices: tuple[Any, ...], env: Env, array: np.ndarray) -> tuple[int, 
 def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
     match expr:
         case Const(value, dtype):
-            return dtype.numpy.type(value)
+            return _cast(np.asarray(value), dtype)
         case Load(buffer, indices):
-            return memory[buffer][_place(indices, env, memory[buffer])]
+            return _held(memory[buffer][_place(indices, env, memory[buffer])])
         case Apply(op, args):
             return OPS[op].evaluate(*(_value(a, env, memory) for a in args))
         case Guard(bounds, inside, outside):
             held = all(b.low <= b.index.evaluate(env) < b.high for b in bounds)
             return _value(inside if held else outside, env, memory)
         case Cast(value_expr, dtype):
-            return np.asarray(_value(value_expr, env, memory)).astype(dtype.numpy)[()]
+            return _cast(_value(value_expr, env, memory), dtype)
         case Pick(values, index, dtype):
             return dtype.numpy.type(values[int(index.evaluate(env))])
         case Lookup(found, value_expr, inside):
@@ -93,6 +96,16 @@ def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
             return _dot(expr, env, memory)
         case _:
             assert_never(expr)
+
+
+def _cast(value: Any, dtype: DType) -> Any:
+    precision = np.dtype(np.float64) if dtype is DType.F64 else np.dtype(np.float32)
+    return cast(value, dtype, precision)[()]
+
+
+def _held(value: Any) -> Any:
+    """A stored element in the type that it is computed with in."""
+    return value.astype(DType.from_numpy(value.dtype).computed.numpy)
 
 
 def _dot(dot: Dot, env: Env, memory: dict[str, np.ndarray]) -> Any:

@@ -14,7 +14,8 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Buffer, For, Let, LoopKind, LoopNest, Scope, Stmt, Store, block
-from compiler.scalar import REDUCERS, Apply, Dot, Expr, Load, loads, rewrite, substitute
+from compiler.scalar import Apply, Dot, Expr, Load, loads, rewrite, substitute
+from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.regions import absolute_axes

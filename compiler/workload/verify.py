@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from compiler.errors import CompileError
 from compiler.graph.verify import guarded_loads, narrowed, stray_lookup
 from compiler.index import Index, Ranges
-from compiler.scalar import REDUCERS, Bound, Guard, Load, Pick, walk
+from compiler.scalar import Bound, Guard, Load, Pick, walk
+from compiler.scalar_ops import REDUCERS
 from compiler.symbol import corners
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.program import Program, Subgraph

@@ -14,18 +14,8 @@ from compiler.errors import CompileError
 from compiler.evaluate import evaluate_compute, evaluate_stage, reference_outputs
 from compiler.graph.ir import Compute
 from compiler.index import Index
-from compiler.scalar import (
-    OPS,
-    REDUCERS,
-    Apply,
-    Bound,
-    Cast,
-    Const,
-    Expr,
-    Guard,
-    Load,
-    apply,
-)
+from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, apply
+from compiler.scalar_ops import OPS, REDUCERS
 from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 

@@ -3,78 +3,90 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall
-from compiler.frontend.computes import broadcast_load, elementwise, float_operands, output_axes
-from compiler.graph.ir import Compute
+from compiler.frontend.computes import broadcast, elementwise, float_map, number
 from compiler.scalar import Const, Expr, apply
 
 ZERO, ONE = Const(0.0), Const(1.0)
 
 
-def _map(call: OperatorCall, body: Callable[[Expr], Expr]) -> None:
-    float_operands(call, call.value(0))
-    call.emit(elementwise(call, [call.value(0)], body))
-
-
 def _relu(call: OperatorCall) -> None:
-    _map(call, lambda x: apply("max", x, ZERO))
+    dtype = call.dtype(call.value(0)).computed
+    call.emit(elementwise(call, [call.value(0)], lambda x: apply("max", x, number(0, dtype))))
 
 
 def _leaky_relu(call: OperatorCall) -> None:
     alpha = call.number("alpha", 0.01)
     slope = Const(alpha)
     if 0 < alpha <= 1:
-        _map(call, lambda x: apply("max", x, apply("mul", x, slope)))
+        float_map(call, lambda x: apply("max", x, apply("mul", x, slope)))
     else:
-        _map(call, lambda x: _two_slopes(x, slope))
+        float_map(call, lambda x: _two_slopes(x, slope))
 
 
 def _prelu(call: OperatorCall) -> None:
-    x, slope = call.value(0), call.value(1)
-    float_operands(call, x, slope)
-    shape = call.shape(0)
-    axes = output_axes(shape)
-    small = call.shape(1)
-    fits = len(small) <= len(shape) and all(
-        n in (1, whole) for n, whole in zip(reversed(small), reversed(shape), strict=False)
-    )
-    if not fits:
-        call.reject(f"has a slope of shape {list(small)} for an input of shape {list(shape)}")
-    body = _two_slopes(broadcast_load(call, x, axes), broadcast_load(call, slope, axes))
-    call.emit(Compute(axes, (), None, body))
+    """The slope broadcasts to the input, never the other way."""
+    if broadcast(call, [call.shape(0), call.shape(1)]) != call.shape(0):
+        call.reject(f"has a slope of shape {list(call.shape(1))} for an input of shape {list(call.shape(0))}")
+    kind = call.dtype(call.value(0), call.value(1)).computed
+    call.emit(elementwise(call, call.values(), lambda x, slope: _two_slopes(x, slope, kind)))
 
 
-def _two_slopes(x: Expr, slope: Expr) -> Expr:
+def _two_slopes(x: Expr, slope: Expr, kind: DType = DType.F32) -> Expr:
     """The value itself where it is positive, slope * x elsewhere."""
-    return apply("add", apply("max", x, ZERO), apply("mul", slope, apply("min", x, ZERO)))
+    zero = number(0, kind)
+    return apply("add", apply("max", x, zero), apply("mul", slope, apply("min", x, zero)))
 
 
 def _clip(call: OperatorCall) -> None:
+    """At least the first limit, then at most the second; limits are literals where they are known."""
+    kind = call.dtype(call.value(0)).computed
+    limits: list[Const | str | None] = [_limit(call, place, kind) for place in (0, 1)]
+    values = [call.value(0), *(limit for limit in limits if isinstance(limit, str))]
+
+    def body(x: Expr, *loaded: Expr) -> Expr:
+        rest = iter(loaded)
+        for op, limit in zip(("max", "min"), limits, strict=True):
+            if limit is not None:
+                x = apply(op, x, limit if isinstance(limit, Const) else next(rest))
+        return x
+
+    if len(values) == 1 and limits == [None, None]:
+        return call.emit_same(call.value(0))
+    return call.emit(elementwise(call, values, body))
+
+
+def _limit(call: OperatorCall, place: int, kind: DType) -> Const | str | None:
+    """A limit of Clip: a literal, the value that holds it, or none."""
     if call.opset < 11:
-        low, high = call.number("min", -math.inf), call.number("max", math.inf)
-    else:
-        low = call.constant_float(1) if call.has(1) else -math.inf
-        high = call.constant_float(2) if call.has(2) else math.inf
-    if call.dtype(call.value(0)) is not DType.F32:
-        call.unsupported("element type of its input")
-
-    def body(x: Expr) -> Expr:
-        x = apply("max", x, Const(low)) if low > -math.inf else x
-        return apply("min", x, Const(high)) if high < math.inf else x
-
-    _map(call, body)
+        bound = call.number(("min", "max")[place], (-math.inf, math.inf)[place])
+        return None if math.isinf(bound) else number(bound, kind)
+    if not call.has(place + 1):
+        return None
+    value = call.value(place + 1)
+    known = call.builder.constants.get(value)
+    if known is None:
+        if call.shape(place + 1) not in ((), (1,)):
+            call.reject(f"has a limit of shape {list(call.shape(place + 1))} instead of one number")
+        return value
+    if known.size != 1:
+        call.reject(f"has a limit of shape {list(known.shape)} instead of one number")
+    bound = known.item()
+    if kind.is_float and float(bound) == (-math.inf, math.inf)[place]:
+        return None
+    return number(bound, kind)
 
 
 def _hard_sigmoid(call: OperatorCall) -> None:
     alpha, beta = call.number("alpha", 0.2), call.number("beta", 0.5)
-    _map(call, lambda x: _ramp(x, alpha, beta))
+    float_map(call, lambda x: _ramp(x, alpha, beta))
 
 
 def _hard_swish(call: OperatorCall) -> None:
-    _map(call, lambda x: apply("mul", x, _ramp(x, 1 / 6, 0.5)))
+    float_map(call, lambda x: apply("mul", x, _ramp(x, 1 / 6, 0.5)))
 
 
 def _ramp(x: Expr, slope: float, offset: float) -> Expr:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import AttributeProto, TensorProto, helper
+from onnx import AttributeProto
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, size_of
-from compiler.frontend.computes import at, output_axes
+from compiler.frontend.computes import output_axes
 from compiler.frontend.limits import checked_shape
 from compiler.graph.ir import Compute
-from compiler.scalar import Cast, Const, Load
+from compiler.scalar import Const
 
 _STORED_ELEMENTS = 1 << 16
 
@@ -92,25 +92,6 @@ def _dropout(call: OperatorCall) -> None:
     call.emit_same(call.value(0))
 
 
-def _cast(call: OperatorCall) -> None:
-    value, to = call.value(0), call.integer("to", TensorProto.UNDEFINED)
-    if to == TensorProto.STRING:
-        call.unsupported("to strings")
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(to))
-    if call.builder.dtype(value) == dtype:
-        return call.emit_same(value)
-    array = call.builder.constants.get(value)
-    if array is not None:
-        with np.errstate(all="ignore"):
-            return call.emit_constant(array.astype(dtype))
-    try:
-        kinds = DType.from_numpy(call.builder.dtype(value)), DType.from_numpy(dtype)
-    except KeyError:
-        call.unsupported(f"from {call.builder.dtype(value)} to {dtype} of a value that is not constant")
-    axes = output_axes(call.shape(0))
-    return call.emit(Compute(axes, (), None, Cast(Load(value, at(axes)), kinds[1]), kinds[1]))
-
-
 LOWERINGS: Mapping[str, Lowering] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
@@ -119,5 +100,4 @@ LOWERINGS: Mapping[str, Lowering] = {
     "Range": _range,
     "Identity": _identity,
     "Dropout": _dropout,
-    "Cast": _cast,
 }

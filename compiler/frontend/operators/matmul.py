@@ -17,6 +17,7 @@ from compiler.frontend.computes import (
     output_axes,
     reduced,
 )
+from compiler.frontend.single import in_single
 from compiler.graph.ir import Compute
 from compiler.index import Index
 from compiler.scalar import Cast, Const, Expr, Load, apply
@@ -62,7 +63,7 @@ def _matmul(call: OperatorCall) -> None:
     if dtype not in (DType.F16, DType.BF16):
         float_operands(call, left, right)
     found = product(call, left, right)
-    if dtype is DType.F32:
+    if not dtype.is_stored_only:
         return call.emit(reduced(found.axes, found.inner, "sum", apply("mul", found.left, found.right)))
     factors = (Cast(found.left, DType.F32), Cast(found.right, DType.F32))
     total = call.intermediate(reduced(found.axes, found.inner, "sum", apply("mul", *factors)), "sum")
@@ -112,4 +113,4 @@ def _element(matrix: str, row: Index, column: Index, transposed: bool) -> Load: 
     return Load(matrix, (column, row) if transposed else (row, column))
 
 
-LOWERINGS: Mapping[str, Lowering] = {"MatMul": _matmul, "Gemm": _gemm}
+LOWERINGS: Mapping[str, Lowering] = {"MatMul": _matmul, **in_single({"Gemm": _gemm})}

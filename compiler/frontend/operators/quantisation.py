@@ -128,7 +128,7 @@ def _dynamic(call: OperatorCall) -> None:
     float_operands(call, x)
     low, high = (Load(_extreme(call, reducer), ()) for reducer in ("min", "max"))
     span = apply("sub", apply("max", high, Const(0.0)), apply("min", low, Const(0.0)))
-    flat = apply("where_greater", span, Const(0.0), apply("div", span, Const(_LEVELS)), Const(1.0))
+    flat = apply("select", apply("less", Const(0.0), span), apply("div", span, Const(_LEVELS)), Const(1.0))
     scale = Load(call.intermediate(Compute((), (), None, flat), "scale"), ())
     least = apply("neg", apply("div", apply("min", low, Const(0.0)), scale))
     zero = Load(

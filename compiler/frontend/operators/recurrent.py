@@ -36,7 +36,7 @@ ZERO, ONE = Const(0.0), Const(1.0)
 
 def _elu(x: Expr, alpha: float, _: float) -> Expr:
     grown = apply("mul", Const(alpha), apply("sub", apply("exp", apply("min", x, ZERO)), ONE))
-    return apply("where_greater", x, ZERO, x, grown)
+    return apply("select", apply("less", ZERO, x), x, grown)
 
 
 def _line(x: Expr, alpha: float, beta: float) -> Expr:
@@ -54,8 +54,12 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float, float]] = {
     "tanh": (lambda x, _, __: apply("tanh", x), 0.0, 0.0),
     "sigmoid": (lambda x, _, __: apply("sigmoid", x), 0.0, 0.0),
     "affine": (_line, 1.0, 0.0),
-    "leakyrelu": (lambda x, a, _: apply("where_greater", ZERO, x, apply("mul", x, Const(a)), x), 0.01, 0.0),
-    "thresholdedrelu": (lambda x, a, _: apply("where_greater", x, Const(a), x, ZERO), 1.0, 0.0),
+    "leakyrelu": (
+        lambda x, a, _: apply("select", apply("less", x, ZERO), apply("mul", x, Const(a)), x),
+        0.01,
+        0.0,
+    ),
+    "thresholdedrelu": (lambda x, a, _: apply("select", apply("less", Const(a), x), x, ZERO), 1.0, 0.0),
     "scaledtanh": (
         lambda x, a, b: apply("mul", Const(a), apply("tanh", apply("mul", Const(b), x))),
         1.0,
@@ -196,7 +200,7 @@ class _Layer:
         if self.lengths is None:
             return new
         length = Cast(Load(self.lengths, (self.places[0],)), DType.F32)
-        return apply("where_greater", length, Const(step + 0.5), new, old)
+        return apply("select", apply("less", Const(step + 0.5), length), new, old)
 
 
 def _functions(call: OperatorCall, cell: _Cell, directions: int) -> list[list[Function]]:

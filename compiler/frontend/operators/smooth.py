@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from compiler.frontend.call import Lowering, OperatorCall
-from compiler.frontend.computes import elementwise, float_operands
+from compiler.frontend.computes import float_map
 from compiler.scalar import Const, Expr, apply
 
 ZERO, ONE = Const(0.0), Const(1.0)
-
-
-def _map(call: OperatorCall, body: Callable[[Expr], Expr]) -> None:
-    float_operands(call, call.value(0))
-    call.emit(elementwise(call, [call.value(0)], body))
 
 
 def _exponential_below_zero(x: Expr, slope: float, depth: float) -> Expr:
@@ -26,14 +21,14 @@ def _exponential_below_zero(x: Expr, slope: float, depth: float) -> Expr:
 
 
 def _elu(call: OperatorCall) -> None:
-    _map(call, lambda x: _exponential_below_zero(x, 1.0, call.number("alpha", 1.0)))
+    float_map(call, lambda x: _exponential_below_zero(x, 1.0, call.number("alpha", 1.0)))
 
 
 def _celu(call: OperatorCall) -> None:
     alpha = call.number("alpha", 1.0)
     if alpha <= 0:
         call.unsupported(f"alpha {alpha}")
-    _map(call, lambda x: _exponential_below_zero(x, alpha, alpha))
+    float_map(call, lambda x: _exponential_below_zero(x, alpha, alpha))
 
 
 def _selu(call: OperatorCall) -> None:
@@ -41,7 +36,7 @@ def _selu(call: OperatorCall) -> None:
         call.number("alpha", 1.67326319217681884765625),
         call.number("gamma", 1.05070102214813232421875),
     )
-    _map(call, lambda x: apply("mul", _exponential_below_zero(x, 1.0, alpha), Const(gamma)))
+    float_map(call, lambda x: apply("mul", _exponential_below_zero(x, 1.0, alpha), Const(gamma)))
 
 
 def _softplus_of(x: Expr) -> Expr:
@@ -51,20 +46,20 @@ def _softplus_of(x: Expr) -> Expr:
 
 
 def _softplus(call: OperatorCall) -> None:
-    _map(call, _softplus_of)
+    float_map(call, _softplus_of)
 
 
 def _mish(call: OperatorCall) -> None:
-    _map(call, lambda x: apply("mul", x, apply("tanh", _softplus_of(x))))
+    float_map(call, lambda x: apply("mul", x, apply("tanh", _softplus_of(x))))
 
 
 def _softsign(call: OperatorCall) -> None:
-    _map(call, lambda x: apply("div", x, apply("add", apply("abs", x), ONE)))
+    float_map(call, lambda x: apply("div", x, apply("add", apply("abs", x), ONE)))
 
 
 def _swish(call: OperatorCall) -> None:
     alpha = Const(call.number("alpha", 1.0))
-    _map(call, lambda x: apply("mul", x, apply("sigmoid", apply("mul", x, alpha))))
+    float_map(call, lambda x: apply("mul", x, apply("sigmoid", apply("mul", x, alpha))))
 
 
 def _gelu(call: OperatorCall) -> None:
@@ -81,12 +76,12 @@ def _gelu(call: OperatorCall) -> None:
         return apply("tanh", apply("mul", apply("add", x, cube), Const(math.sqrt(2 / math.pi))))
 
     inner = approximate if mode == "tanh" else exact
-    _map(call, lambda x: apply("mul", apply("mul", x, Const(0.5)), apply("add", inner(x), ONE)))
+    float_map(call, lambda x: apply("mul", apply("mul", x, Const(0.5)), apply("add", inner(x), ONE)))
 
 
 def _thresholded_relu(call: OperatorCall) -> None:
     alpha = Const(call.number("alpha", 1.0))
-    _map(call, lambda x: apply("where_greater", x, alpha, x, ZERO))
+    float_map(call, lambda x: apply("select", apply("less", alpha, x), x, ZERO))
 
 
 def _shrink(call: OperatorCall) -> None:
@@ -94,10 +89,10 @@ def _shrink(call: OperatorCall) -> None:
     bias, limit = call.number("bias", 0.0), call.number("lambd", 0.5)
 
     def body(x: Expr) -> Expr:
-        low = apply("where_greater", Const(-limit), x, apply("add", x, Const(bias)), ZERO)
-        return apply("where_greater", x, Const(limit), apply("sub", x, Const(bias)), low)
+        low = apply("select", apply("less", x, Const(-limit)), apply("add", x, Const(bias)), ZERO)
+        return apply("select", apply("less", Const(limit), x), apply("sub", x, Const(bias)), low)
 
-    _map(call, body)
+    float_map(call, body)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

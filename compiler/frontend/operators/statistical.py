@@ -124,7 +124,7 @@ def _lp_normalisation(call: OperatorCall) -> None:
 
     def inverse(total: Expr) -> Expr:
         norm = total if p == 1 else apply("sqrt", total)
-        return apply("where_greater", norm, zero, apply("div", Const(1.0), norm), zero)
+        return apply("select", apply("less", zero, norm), apply("div", Const(1.0), norm), zero)
 
     body = apply("abs", x) if p == 1 else apply("mul", x, x)
     _emit_scaled(call, parts.total("sum", body, "norm", inverse))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,17 +11,23 @@ import pytest
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
 from compiler.dtype import DType
-from compiler.errors import CompileError
 from compiler.frontend.powers import power
-from compiler.pipeline import build_kernel, build_nest, default_schedule
-from compiler.scalar import OPS, Cast, Const, Expr, Load, apply
+from compiler.pipeline import build_nest, default_schedule
+from compiler.scalar import Const, Expr, Load, apply
+from compiler.scalar_ops import OPS
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import run_interpreted, run_native
 from tests.compiler.workloads import at, mapped, operand
 
-UNARY = ("exp", "log", "tanh", "sigmoid", "erf", "rsqrt")
+SINGLE = ("exp", "log", "tanh", "sigmoid", "erf", "rsqrt")
+WAVES = ("sin", "cos", "tan")
+ROUNDED = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
+UNARY = (*SINGLE, *WAVES, *ROUNDED)
 LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 3.0, "erf": 6.0, "rsqrt": 2.0}
+LIMITS |= dict.fromkeys((*WAVES, *ROUNDED), 0.51)
+"""In single precision; what is computed in double precision is rounded once."""
+DOUBLE_LIMITS = {"exp": 1.0, "log": 1.0, "erf": 4.0, "sigmoid": 2.0, "rsqrt": 2.0, "sinh": 3.0, "cosh": 3.0}
 SMALLEST = 2.0**-126
 WITHOUT_FMA = Target(
     **{**PRESETS["x86-64-v3"].__dict__, "features": ("sse4.1",), "cpu": "nehalem", "vector_bytes": 16}
@@ -37,6 +44,11 @@ def run(op: str, *arrays: np.ndarray, target: Target | None = None) -> np.ndarra
     schedule = default_schedule(workload, target or native_target(), 1)
     operands = {f"x{i}": a for i, a in enumerate(arrays)}
     return run_native(workload, schedule, operands, target=target)
+
+
+def known_to_be_exact(op: str, x: np.ndarray) -> np.ndarray:
+    """Arguments for which the function is right in all digits: those of waves have an end."""
+    return x[~(np.abs(x) > 2.0**30)] if op in WAVES else x
 
 
 def sweep() -> np.ndarray:
@@ -73,7 +85,7 @@ def ulps(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("op", UNARY)
 def test_the_error_is_what_the_docstring_says(op: str) -> None:
-    x = sweep()
+    x = known_to_be_exact(op, sweep())
     with np.errstate(all="ignore"):
         exact = OPS[op].evaluate(x.astype(np.float64))
     distance = ulps(run(op, x), exact)
@@ -89,12 +101,50 @@ def test_the_error_is_what_the_docstring_says(op: str) -> None:
 def test_targets_without_fused_multiply_add(op: str) -> None:
     if not WITHOUT_FMA.is_native:
         pytest.skip("not an x86 processor")
-    x = sweep()[::7].copy()
+    x = known_to_be_exact(op, sweep()[::7].copy())
+    x = x[~(np.abs(x) > 1e6)] if op in WAVES else x
     with np.errstate(all="ignore"):
         exact = OPS[op].evaluate(x.astype(np.float64))
     distance = ulps(run(op, x, target=WITHOUT_FMA), exact)
     distance[(np.abs(exact) < SMALLEST) | (np.abs(x) < SMALLEST)] = 0.0
     assert np.max(distance) <= 2 * LIMITS[op]
+
+
+def double_sweep() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    everywhere = rng.integers(0, 2**64, 100_000, dtype=np.uint64).view(np.float64)
+    bends = [np.linspace(-a, a, 20_001) for a in (1.0, 12.0, 800.0)]
+    special = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 5e-324, 2.0**-1022, 1.7e308, 710.4]
+    return np.concatenate([everywhere, *bends, special])
+
+
+def in_double(workload: Workload) -> Workload:
+    (stage,), (given,), (output,) = workload.stages, workload.operands, workload.outputs
+    return replace(
+        workload,
+        operands=(replace(given, dtype=DType.F64),),
+        outputs=(replace(output, dtype=DType.F64),),
+        stages=(replace(stage, dtype=DType.F64),),
+    )
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_double_precision(op: str) -> None:
+    """Against the C library, which is within an ulp; only normal results, and waves of moderate arguments."""
+    x = double_sweep()
+    x = x[~(np.abs(x) > 1e6)] if op in WAVES else x
+    workload = in_double(mapped(apply(op, X), (x.size,), (operand("x0", x.size),)))
+    got = run_native(workload, default_schedule(workload, native_target(), 1), {"x0": x})
+    with np.errstate(all="ignore"):
+        exact = OPS[op].evaluate(x)
+        unit = np.spacing(np.maximum(np.abs(exact), 2.0**-1021))
+        distance = np.abs(got - exact) / unit
+    same = (got == exact) | (np.isnan(got) & np.isnan(exact))
+    distance = np.where(same, 0.0, distance)
+    worst = int(np.argmax(np.where(np.isnan(distance), np.inf, distance)))
+    assert distance[worst] <= DOUBLE_LIMITS.get(op, 4.0), (
+        f"{op}({x[worst]!r}): {got[worst]} not {exact[worst]}"
+    )
 
 
 def evaluated(body: Expr, *arrays: np.ndarray) -> np.ndarray:
@@ -164,11 +214,11 @@ def test_pow(target: Target | None) -> None:
     assert excess[worst] <= 0, f"pow({x[worst]!r}, {y[worst]!r}): {distance[worst]} ulp"
 
 
-def test_round_goes_to_even_and_where_greater_chooses() -> None:
+def test_round_goes_to_even_and_select_chooses() -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 1.2, 1e10, math.inf, math.nan], np.float32)
     np.testing.assert_array_equal(run("round", x), np.rint(x))
-    zero, one = np.zeros_like(x), np.ones_like(x)
-    np.testing.assert_array_equal(run("where_greater", x, one, x, zero), np.where(x > 1, x, 0))
+    body = apply("select", apply("less", Const(1.0), X), X, Const(0.0))
+    np.testing.assert_array_equal(evaluated(body, x), np.where(x > 1, x, 0))
 
 
 @pytest.mark.parametrize("target", sorted(PRESETS))
@@ -185,7 +235,7 @@ def test_no_target_calls_a_library(op: str, target: str) -> None:
 
 def test_the_interpreter_agrees() -> None:
     x = np.linspace(-3, 3, 11, dtype=np.float32)
-    for op in UNARY[2:]:
+    for op in SINGLE[2:]:
         workload = call(op, 11)
         schedule = default_schedule(workload, native_target(), 1)
         got, expected = (
@@ -193,13 +243,6 @@ def test_the_interpreter_agrees() -> None:
             run_interpreted(workload, schedule, {"x0": x}),
         )
         np.testing.assert_allclose(got, expected, rtol=1e-6)
-
-
-def test_double_precision_is_refused() -> None:
-    body: Expr = Cast(apply("exp", Cast(Load("x0", at("s0")), DType.F64)), DType.F32)
-    workload = mapped(body, (8,), (operand("x0", 8),))
-    with pytest.raises(CompileError, match="operation exp on f64"):
-        build_kernel(workload, default_schedule(workload, native_target(), 1), native_target())
 
 
 def test_a_literal_is_computed_as_well() -> None:

@@ -10,7 +10,8 @@ from compiler.evaluate import evaluate_compute
 from compiler.graph.ir import Compute
 from compiler.graph.scalar_rules import simplified
 from compiler.index import Index
-from compiler.scalar import OPS, Const, Expr, apply
+from compiler.scalar import Const, Expr, apply
+from compiler.scalar_ops import OPS, Signature
 from compiler.symbol import axis
 from tests.compiler.graph.building import load, within
 
@@ -53,9 +54,13 @@ def neg(x: Expr) -> Expr:
         (apply("pow", X, Const(2.0)), apply("mul", X, X)),
         (apply("pow", X, Const(-1.0)), apply("div", ONE, X)),
         (apply("pow", X, Const(3.0)), None),
-        (apply("where_greater", ONE, ZERO, X, Y), X),
-        (apply("where_greater", Const(math.nan), ZERO, X, Y), Y),
-        (apply("where_greater", X, Y, ONE, ONE), ONE),
+        (apply("select", apply("less", ZERO, ONE), X, Y), X),
+        (apply("select", apply("less", ZERO, Const(math.nan)), X, Y), Y),
+        (apply("select", apply("less", X, Y), ONE, ONE), ONE),
+        (
+            apply("select", apply("not", apply("less", X, Y)), X, Y),
+            apply("select", apply("less", X, Y), Y, X),
+        ),
         (relu(apply("exp", X)), apply("exp", X)),
         (apply("min", apply("tanh", X), ONE), apply("tanh", X)),
         (relu(apply("sigmoid", X)), apply("sigmoid", X)),
@@ -97,9 +102,8 @@ def test_what_is_known_of_a_buffer_counts() -> None:
     assert simplified(apply("min", X, Const(6.0)), {"a0": 8}, {"x": (0.0, 6.0)}) is X
 
 
-BINARY = [
-    name for name, op in OPS.items() if op.arity == 2 and name != "shift_right"
-]  # that one is of whole numbers
+REAL = [name for name, op in OPS.items() if op.signature in (Signature.NUMBERS, Signature.FLOATS)]
+UNARY, BINARY = ([name for name in REAL if OPS[name].arity == arity] for arity in (1, 2))
 
 
 def expressions() -> st.SearchStrategy[Expr]:
@@ -107,7 +111,7 @@ def expressions() -> st.SearchStrategy[Expr]:
     leaves = st.one_of(st.sampled_from((X, Y)), literals)
 
     def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-        unary = st.builds(apply, st.sampled_from([n for n, o in OPS.items() if o.arity == 1]), inner)
+        unary = st.builds(apply, st.sampled_from(UNARY), inner)
         binary = st.builds(apply, st.sampled_from(BINARY), inner, inner)
         guard = st.builds(
             lambda a, b, low, high: within(a, b, (A0 - 1, low, high)),
@@ -116,7 +120,7 @@ def expressions() -> st.SearchStrategy[Expr]:
             st.integers(-2, 4),
             st.integers(3, 9),
         )
-        chosen = st.builds(lambda a, b: apply("where_greater", a, b, b, a), inner, inner)
+        chosen = st.builds(lambda a, b: apply("select", apply("less", b, a), b, a), inner, inner)
         return st.one_of(unary, binary, guard, chosen)
 
     return st.recursive(leaves, grow, max_leaves=8)

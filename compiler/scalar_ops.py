@@ -1,0 +1,99 @@
+"""Operations of scalar expressions and what reduces by them: types and meaning, as data."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler import elementary
+
+
+class Signature(enum.Enum):
+    """Types that an operation takes and gives. T is one type for all arguments, and one that is computed with."""
+
+    NUMBERS = "numbers to a number"  # T is a float or a whole number
+    FLOATS = "floats to a float"
+    WHOLE = "whole numbers to a whole number"
+    BITS = "whole numbers or truth values, bit by bit"
+    TEST = "two of any type to a truth value"
+    ORDER = "two numbers to a truth value"
+    CHOICE = "a truth value and two of any type, stored ones too, to that type"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """Types and meaning (on NumPy arrays) of an operation; the code generator has its own table of instructions."""
+
+    arity: int
+    evaluate: Callable[..., Any]
+    signature: Signature = Signature.NUMBERS
+
+
+def _function(evaluate: Callable[..., Any], arity: int = 1) -> ScalarOp:
+    """An elementary function of floats, computed in double precision."""
+    return ScalarOp(arity, elementary.in_double(evaluate), Signature.FLOATS)
+
+
+OPS: Mapping[str, ScalarOp] = {
+    "add": ScalarOp(2, np.add),
+    "sub": ScalarOp(2, np.subtract),
+    "mul": ScalarOp(2, np.multiply),
+    "div": ScalarOp(2, elementary.divide),  # of whole numbers without the fraction; 0 where the divisor is 0
+    "rem": ScalarOp(2, elementary.remainder),  # x - y * (x / y without its fraction): it has the sign of x
+    "max": ScalarOp(2, np.maximum),
+    "min": ScalarOp(2, np.minimum),
+    "neg": ScalarOp(1, np.negative),
+    "abs": ScalarOp(1, np.abs),
+    "and": ScalarOp(2, np.bitwise_and, Signature.BITS),
+    "or": ScalarOp(2, np.bitwise_or, Signature.BITS),
+    "xor": ScalarOp(2, np.bitwise_xor, Signature.BITS),
+    "not": ScalarOp(1, np.invert, Signature.BITS),
+    "shift_left": ScalarOp(2, elementary.shift_left, Signature.WHOLE),
+    "shift_right": ScalarOp(2, elementary.shift_right, Signature.WHOLE),  # copies of the sign come in
+    "equal": ScalarOp(2, np.equal, Signature.TEST),
+    "less": ScalarOp(2, np.less, Signature.ORDER),
+    "less_equal": ScalarOp(2, np.less_equal, Signature.ORDER),
+    "select": ScalarOp(3, np.where, Signature.CHOICE),
+    "sqrt": ScalarOp(1, np.sqrt, Signature.FLOATS),
+    "floor": ScalarOp(1, np.floor, Signature.FLOATS),
+    "ceil": ScalarOp(1, np.ceil, Signature.FLOATS),
+    "round": ScalarOp(1, np.rint, Signature.FLOATS),
+    "rsqrt": _function(elementary.rsqrt),
+    "exp": _function(np.exp),
+    "log": _function(np.log),
+    "erf": _function(elementary.erf),
+    "sigmoid": _function(elementary.sigmoid),
+    "sin": _function(np.sin),
+    "cos": _function(np.cos),
+    "tan": _function(np.tan),
+    "asin": _function(np.arcsin),
+    "acos": _function(np.arccos),
+    "atan": _function(np.arctan),
+    "sinh": _function(np.sinh),
+    "cosh": _function(np.cosh),
+    "tanh": _function(np.tanh),
+    "asinh": _function(np.arcsinh),
+    "acosh": _function(np.arccosh),
+    "atanh": _function(np.arctanh),
+    "pow": ScalarOp(2, elementary.power),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """How a reduction combines: the operation of OPS, and its neutral element for floats."""
+
+    op: str
+    neutral: float
+
+
+REDUCERS: Mapping[str, Reducer] = {
+    "sum": Reducer("add", 0.0),
+    "prod": Reducer("mul", 1.0),
+    "max": Reducer("max", float("-inf")),
+    "min": Reducer("min", float("inf")),
+}
