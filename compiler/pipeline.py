@@ -101,7 +101,11 @@ def lower_any_size(
 
     points = sample_values(opened.symbols)
     programs = [lower(graph_at(points[0]))]
-    programs += [with_constants_of(programs[0], lower(graph_at(values))) for values in points[1:]]
+    for count, values in enumerate(points[1:], start=2):
+        programs.append(with_constants_of(programs[0], lower(graph_at(values))))
+        if count == len(opened.symbols) + 1:
+            # As many as a fit needs: most models that have no common form are refused here, at a fraction of the cost.
+            generalise_program(programs, points[:count], opened.symbols)
     common = generalise_program(programs, points, opened.symbols)
     verify_program(common)
     smallest = {symbol.name: symbol.low for symbol in opened.symbols}

@@ -14,7 +14,7 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -41,6 +41,8 @@ from compiler.graph.ir import Graph
 from compiler.runtime.module import Module
 
 _LOG = logging.getLogger("luthier.dynamic")
+_MOST_QUESTIONS = 8
+"""Times as many keys as stages are kept: most say which value a stage must know."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
 
@@ -106,7 +108,11 @@ class DynamicModule:
         for name, info in self._model.inputs.items():
             check_value(info, values[name])
         found = self._finished(self._model.work, values, self.outputs)
-        return {name: _fresh(found[name]) for name in self.outputs}
+        own = {id(array) for value in values.values() for array in _arrays(value)}
+        fresh: dict[str, Any] = {}
+        for name in self.outputs:
+            fresh[name] = _fresh(found[name], own)
+        return fresh
 
     def close(self) -> None:
         """End the threads of all stages."""
@@ -202,6 +208,8 @@ class DynamicModule:
             if need.given in needed or _array(_at(values, need.given)).size > _MOST_KNOWN:
                 raise need.why from None
             self._known[key] = need.given
+            if len(self._known) > _MOST_QUESTIONS * self._most:
+                _close(self._known.popitem(last=False)[1])
             return
         self._known[key] = _Compiled(stage, None if stage.graph is None else self._make(stage.graph))
         if self.stages > self._most:
@@ -251,11 +259,25 @@ def _elements(value: Value) -> Sequence[Value]:
     return value if isinstance(value, list) else ()
 
 
-def _fresh(value: Value) -> Any:
-    """What the caller may keep and change."""
+def _arrays(value: Value) -> Iterator[Array]:
     if isinstance(value, list):
-        return [_fresh(element) for element in value]
-    return None if value is None else np.array(_array(value))
+        for element in value:
+            yield from _arrays(element)
+    elif value is not None:
+        yield _array(value)
+
+
+def _fresh(value: Value, given: set[int]) -> Any:
+    """What the caller may keep and change: no array twice, and none of those whose ids are `given`."""
+    if isinstance(value, list):
+        return [_fresh(element, given) for element in value]
+    if value is None:
+        return None
+    array = _array(value)
+    if isinstance(value, Known) or id(array) in given:
+        return array.copy()
+    given.add(id(array))
+    return array
 
 
 def _at(values: Mapping[str, Value], given: Given) -> Value:

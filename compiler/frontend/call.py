@@ -30,6 +30,9 @@ class NeedsValue(UnsupportedOperator, NotStatic):
         self.value = value
 
 
+OWN_DOMAIN = "luthier"
+"""Of operators that only lowerings make."""
+
 _MOST_INTEGERS = 1 << 16
 
 
@@ -50,7 +53,7 @@ class OperatorCall:
     builder: GraphBuilder
     tensors: TensorReader
     opsets: Mapping[str, int] = field(default_factory=dict)
-    pending: list[NodeProto] = field(default_factory=list)
+    pending: list[tuple[NodeProto, Mapping[str, int]]] = field(default_factory=list)
 
     # inputs
 
@@ -182,9 +185,9 @@ class OperatorCall:
 
     # outputs
 
-    def expand(self, nodes: Iterable[NodeProto]) -> None:
-        """Stand for these nodes, which are lowered next, in the operator sets of this one."""
-        self.pending.extend(nodes)
+    def expand(self, nodes: Iterable[NodeProto], opsets: Mapping[str, int] | None = None) -> None:
+        """Stand for these nodes, which are lowered next; `opsets`: of them, where they are not of this node's."""
+        self.pending.extend((node, self.opsets if opsets is None else opsets) for node in nodes)
 
     def fresh(self, suffix: str) -> str:
         """A name for a value on the way to the outputs, which no value has."""

@@ -41,11 +41,12 @@ def _check_versions(model: onnx.ModelProto) -> None:
     if not OLDEST_IR <= model.ir_version <= newest_ir:
         msg = f"ONNX IR version {model.ir_version} is not supported; export with one of {OLDEST_IR} to {newest_ir}"
         raise UnsupportedModel(msg)
-    version = opsets(model).get("")
-    if version is None:
+    versions = opsets(model)
+    if not versions:
         msg = "the model imports no ONNX operator set; export it with an opset_import for the domain ai.onnx"
         raise ModelError(msg)
-    if not OLDEST_OPSET <= version <= newest_opset:
+    version = versions.get("")  # a model may use operators of other domains only
+    if version is not None and not OLDEST_OPSET <= version <= newest_opset:
         msg = f"opset {version} is not supported; export with one of {OLDEST_OPSET} to {newest_opset}"
         raise UnsupportedModel(msg)
 

@@ -47,6 +47,12 @@ def function_body(node: NodeProto, domain: str, opset: int, builder: GraphBuilde
     return FunctionBody(nodes, {o.domain: o.version for o in function.opset_import})
 
 
+def nodes_of(function: FunctionProto, names: Names, builder: GraphBuilder) -> list[NodeProto]:
+    """The nodes of a function; `names`: of its inputs and outputs, all others are fresh."""
+    prefix = names[function.output[0]]
+    return _Renaming(builder, prefix, {}).nodes(function.node, names)
+
+
 def _definition(schema: Any, node: NodeProto, opset: int, builder: GraphBuilder) -> FunctionProto | None:
     """The newest definition by operators of no later than the model's set, else the oldest."""
     found: bytes = b""

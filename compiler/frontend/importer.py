@@ -16,7 +16,7 @@ from compiler.frontend.limits import MAX_NODES
 from compiler.frontend.lower import Lowered
 from compiler.frontend.read import read_source
 from compiler.frontend.tensors import TensorReader
-from compiler.frontend.work import in_front
+from compiler.frontend.work import work_of
 from compiler.graph.ir import Graph
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -48,7 +48,7 @@ def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | N
             msg += f"; {NotStatic.REMEDY}"
             raise NotStatic(msg)
         builder.add_input(name, shape, types[name])
-    Lowered(in_front(proto.graph.node, opsets(proto), None), builder, tensors).run()
+    Lowered(work_of(proto.graph.node, opsets(proto)), builder, tensors).run()
     outputs = [output.name for output in proto.graph.output]
     graph = builder.graph(outputs, source.name)
     _check_outputs(proto.graph, graph)

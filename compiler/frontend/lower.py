@@ -10,7 +10,7 @@ from compiler.frontend.limits import MAX_NODES
 from compiler.frontend.older import as_of_opset_7
 from compiler.frontend.operators import LOWERINGS
 from compiler.frontend.tensors import TensorReader
-from compiler.frontend.work import Work, in_front
+from compiler.frontend.work import Work, instead_of
 
 
 class Lowered:
@@ -48,7 +48,7 @@ class Lowered:
                     OperatorCall(node, opset, work.name, self._builder, self._tensors, work.opsets)
                 )
                 lowering(call)
-                return in_front(call.pending, work.opsets, work.after, work.name)
+                return instead_of(work, call.pending)
             body = function_body(node, domain, opset, self._builder)
         except LuthierError:
             raise
@@ -59,4 +59,4 @@ class Lowered:
             raise ModelError(msg) from error
         if body is None:
             raise UnsupportedOperator(operator_name(node), opset, work.name)
-        return in_front(body.nodes, body.opsets, work.after, work.name)
+        return instead_of(work, [(node, body.opsets) for node in body.nodes])

@@ -29,7 +29,7 @@ from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.lower import Lowered
 from compiler.frontend.read import read_source
 from compiler.frontend.tensors import TensorReader
-from compiler.frontend.work import Work, each, in_front, read_by
+from compiler.frontend.work import Work, each, read_by, work_of
 from compiler.graph.ir import Graph
 
 Array = npt.NDArray[Any]
@@ -133,7 +133,7 @@ def staged_model(model: str | Path | bytes | onnx.ModelProto) -> StagedModel:
         source.name,
         {info.name: info for info in proto.graph.input if info.name not in initialisers},
         tuple(output.name for output in proto.graph.output),
-        in_front(proto.graph.node, opsets(proto), None),
+        work_of(proto.graph.node, opsets(proto)),
         TensorReader(source.folder),
         initialisers,
     )

@@ -35,13 +35,21 @@ class Work:
     number: int = field(default_factory=lambda: next(_NUMBERS))
 
 
-def in_front(
-    nodes: Sequence[NodeProto], opsets: Mapping[str, int], after: Work | None, outer: str = ""
+def work_of(nodes: Sequence[NodeProto], opsets: Mapping[str, int], outer: str = "") -> Work | None:
+    """Work of these nodes; `outer`: the node that they belong to."""
+    return _in_front([(node, opsets) for node in nodes], None, f"{outer}/" if outer else "")
+
+
+def instead_of(work: Work, nodes: Sequence[tuple[NodeProto, Mapping[str, int]]]) -> Work | None:
+    """The nodes that the first one stands for, with their operator sets, and what follows it."""
+    return _in_front(nodes, work.after, f"{work.name}/")
+
+
+def _in_front(
+    nodes: Sequence[tuple[NodeProto, Mapping[str, int]]], after: Work | None, prefix: str
 ) -> Work | None:
-    """Work of these nodes, then of `after`; `outer`: the node that they stand for."""
-    for place, node in reversed(list(enumerate(nodes))):
-        name = label(node, place)
-        after = Work(node, f"{outer}/{name}" if outer else name, opsets, after)
+    for place, (node, opsets) in reversed(list(enumerate(nodes))):
+        after = Work(node, f"{prefix}{label(node, place)}", opsets, after)
     return after
 
 

@@ -247,6 +247,25 @@ def test_compile_gives_a_module_that_is_compiled_as_it_runs(
     found.close()
 
 
+def test_what_comes_back_is_the_callers_own() -> None:
+    """An output that is an input, a constant, or another output."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"])]
+    nodes += [
+        helper.make_node("Identity", [v], [o]) for v, o in (("x", "a"), ("k", "b"), ("r", "c"), ("r", "d"))
+    ]
+    constant = helper.make_tensor("k", TensorProto.FLOAT, [2], [1, 2])
+    graph = helper.make_graph(
+        nodes, "g", [tensor("x", ["n"])], [tensor(name, None) for name in "abcd"], [constant]
+    )
+    found, x = module(graph), np.array([-1, 3], np.float32)
+    for _ in range(2):
+        outputs = found.run({"x": x})
+        for name, wanted in {"a": [-1, 3], "b": [1, 2], "c": [0, 3], "d": [0, 3]}.items():
+            np.testing.assert_array_equal(outputs[name], wanted)
+            outputs[name][:] = 7
+        np.testing.assert_array_equal(x, [-1, 3])
+
+
 def test_misuse_is_refused() -> None:
     found = module(reshaping())
     x = np.ones((2, 6), np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.frontend.call import Lowering
+from compiler.frontend.call import OWN_DOMAIN, Lowering
 from compiler.frontend.operators import (
     activation,
     arithmetic,
@@ -14,6 +14,7 @@ from compiler.frontend.operators import (
     control,
     convolution,
     einsum,
+    extremes,
     gathering,
     grids,
     joining,
@@ -30,13 +31,16 @@ from compiler.frontend.operators import (
     reduction,
     reshaping,
     resizing,
+    selections,
     sequences,
     smooth,
     softmax,
     spectral,
     statistical,
+    suppression,
     transposed_convolution,
     triangles,
+    unique,
 )
 from compiler.frontend.single import in_single
 
@@ -49,6 +53,7 @@ _ONNX: Mapping[str, Lowering] = {
     **control.LOWERINGS,
     **in_single(convolution.LOWERINGS),
     **in_single(einsum.LOWERINGS),
+    **extremes.LOWERINGS,
     **gathering.LOWERINGS,
     **in_single(grids.LOWERINGS),
     **joining.LOWERINGS,
@@ -65,13 +70,18 @@ _ONNX: Mapping[str, Lowering] = {
     **in_single(reduction.LOWERINGS),
     **reshaping.LOWERINGS,
     **in_single(resizing.LOWERINGS),
+    **selections.LOWERINGS,
     **sequences.LOWERINGS,
     **smooth.LOWERINGS,
     **softmax.LOWERINGS,
     **in_single(spectral.LOWERINGS),
     **in_single(statistical.LOWERINGS, rounded=1),
+    **suppression.LOWERINGS,
     **in_single(transposed_convolution.LOWERINGS),
     **triangles.LOWERINGS,
+    **unique.LOWERINGS,
 }
 
-LOWERINGS: Mapping[str, Mapping[str, Lowering]] = {"": _ONNX, control.DOMAIN: control.OWN_LOWERINGS}
+_OWN: Mapping[str, Lowering] = {**control.OWN_LOWERINGS, **selections.OWN_LOWERINGS, **unique.OWN_LOWERINGS}
+
+LOWERINGS: Mapping[str, Mapping[str, Lowering]] = {"": _ONNX, OWN_DOMAIN: _OWN}

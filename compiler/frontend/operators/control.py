@@ -14,17 +14,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from compiler.frontend.call import Lowering, OperatorCall, operator_name, positive_axis
+from compiler.frontend.call import OWN_DOMAIN, Lowering, OperatorCall, operator_name, positive_axis
 from compiler.frontend.computes import at, output_axes
 from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.subgraphs import inlined
-from compiler.frontend.work import in_front
+from compiler.frontend.work import work_of
 from compiler.graph.ir import Compute
 from compiler.index import Index
 from compiler.scalar import Load
-
-DOMAIN = "luthier"
-"""Of operators that only lowerings make."""
 
 _UNROLLED = 64
 """Most iterations that are unrolled."""
@@ -62,7 +59,7 @@ def _rest(
     body: GraphProto, iteration: int, carried: int, inputs: Sequence[str], outputs: Sequence[str]
 ) -> NodeProto:
     return helper.make_node(
-        "Loop", inputs, outputs, domain=DOMAIN, body=body, iteration=iteration, carried=carried
+        "Loop", inputs, outputs, domain=OWN_DOMAIN, body=body, iteration=iteration, carried=carried
     )
 
 
@@ -160,7 +157,7 @@ def _left(call: OperatorCall, body: GraphProto, first: int, carried: int, why: s
         condition=inputs[1],
         carried=inputs[2 : 2 + carried],
         collected=inputs[2 + carried :],
-        body=in_front(nodes, call.opsets, None, call.label),
+        body=work_of(nodes, call.opsets, call.label),
         inputs=own,
         results=results,
         outputs=outputs,
@@ -199,7 +196,7 @@ def _scan(call: OperatorCall) -> None:
             name = call.fresh(f"scanned.{k}")
             moves.append(
                 helper.make_node(
-                    "MoveFirst", [name], [outputs[place]], domain=DOMAIN, axis=axis, reverse=back
+                    "MoveFirst", [name], [outputs[place]], domain=OWN_DOMAIN, axis=axis, reverse=back
                 )
             )
             outputs[place] = name

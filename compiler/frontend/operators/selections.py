@@ -1,0 +1,207 @@
+"""Operators whose result has as many elements as the values say: NonZero and Compress.
+
+    flags[i] = 1 or 0                  which elements are chosen
+    count    = sum of flags            known when the stage that computes it has run
+    upto[i]  = sum of flags[j], j <= i
+    place[k] = number of i with upto[i] <= k, for k < count: the place of the k-th that is chosen
+
+Sums over all pairs would take the square of the number of elements, so they are taken in blocks: whole blocks first,
+then inside of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from compiler.dtype import DType
+from compiler.frontend.call import OWN_DOMAIN, Lowering, OperatorCall, positive_axis, size_of
+from compiler.frontend.computes import at, output_axes
+from compiler.frontend.operators.reshaping import reshaped_indices
+from compiler.graph.ir import Compute
+from compiler.index import Index, LookedUp
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
+from compiler.symbol import axis
+
+_BLOCK = 256
+_NONE, _ONE = Const(0, DType.I32), Const(1, DType.I32)
+
+
+def own_node(kind: str, inputs: list[str], outputs: list[str], **attributes: Any) -> NodeProto:
+    """A node that only lowerings make."""
+    return helper.make_node(kind, inputs, outputs, domain=OWN_DOMAIN, **attributes)
+
+
+def _non_zero(call: OperatorCall) -> None:
+    known = call.builder.constants.get(call.value(0))
+    if known is not None:
+        flat = np.nonzero(known.reshape(-1))[0]
+        return call.emit_constant(
+            np.asarray(np.unravel_index(flat, known.shape), np.int64).reshape(known.ndim, flat.size)
+        )
+    places, nodes = _chosen(call, call.proto.input[0], size_of(call.shape(0)))
+    shape = call.shape(0)
+    attributes = {"shape": list(shape)} if shape else {}
+    return call.expand([*nodes, own_node("Unravel", [places], [call.proto.output[0]], **attributes)])
+
+
+def _compress(call: OperatorCall) -> None:
+    shape, axis_ = call.shape(0), call.attribute("axis", 2)
+    size = size_of(shape) if axis_ is None else shape[positive_axis(call, axis_.i, len(shape))]
+    places, nodes = _chosen(call, call.proto.input[1], min(size, call.shape(1)[0]))
+    nodes.append(
+        own_node("Take", [call.proto.input[0], places], [call.proto.output[0]])
+        if axis_ is None
+        else helper.make_node("Gather", [call.proto.input[0], places], [call.proto.output[0]], axis=axis_.i)
+    )
+    call.expand(nodes)
+
+
+def _chosen(call: OperatorCall, value: str, count: int) -> tuple[str, list[NodeProto]]:
+    """Nodes that find the places of the first `count` elements that are not zero, and the name of the places."""
+    flags, number, places = (call.fresh(name) for name in ("flags", "count", "places"))
+    return places, [
+        own_node("Flags", [value], [flags], count=count),
+        own_node("Count", [flags], [number]),
+        own_node("Places", [flags, number], [places]),
+    ]
+
+
+def _flags(call: OperatorCall) -> None:
+    """[count]: 1 where an element is not zero."""
+    value, shape = call.value(0), call.shape(0)
+    axes = output_axes((call.integer("count"),))
+    load = Load(value, reshaped_indices(shape, (size_of(shape),), at(output_axes((size_of(shape),)))))
+    kind = call.dtype(value)
+    x: Expr = Cast(load, kind.computed) if kind.is_stored_only else load
+    body: Expr
+    if kind is DType.BOOL:
+        body = Cast(x, DType.I32)
+    else:
+        body = apply(
+            "select", apply("equal", x, Const(0.0 if kind.is_float else 0, kind.computed)), _NONE, _ONE
+        )
+    call.emit(Compute(axes, (), None, body, DType.I32))
+
+
+def _count(call: OperatorCall) -> None:
+    (n,) = call.shape(0)
+    total = Compute((), (axis("r0", n),), "sum", Load(call.value(0), (Index.of("r0"),)), DType.I32)
+    value = call.intermediate(total, "total") if n else None
+    if value is None:
+        return call.emit_constant(np.asarray(0, np.int64))
+    return call.emit(Compute((), (), None, Cast(Load(value, ()), DType.I64), DType.I64))
+
+
+def _places(call: OperatorCall) -> None:
+    """[count] whole numbers: where the flags are set."""
+    (n,), count = call.shape(0), int(call.constant(1))
+    if not count:
+        return call.emit_constant(np.zeros(0, np.int64))
+    blocks = -(-n // _BLOCK)
+    blocked = _in_blocks(call, call.value(0), n, blocks)
+    before = _sums_up_to(call, _totals(call, blocked, blocks), "blocks")
+    upto = _sums_up_to(call, blocked, "upto")
+    numbers = call.intermediate_constant(np.arange(count, dtype=np.int32), "numbers")
+    axes = output_axes((count,))
+    (k,) = at(axes)
+    wanted = Load(numbers, (k,))
+    # The block: how many blocks end before the k-th.
+    block = call.intermediate(
+        Compute(
+            axes, (axis("r0", blocks),), "sum", _is_up_to(Load(before, (Index.of("r0"),)), wanted), DType.I32
+        ),
+        "block",
+    )
+    found = LookedUp(f"@{block}", blocks)
+    start = Lookup(
+        found,
+        Load(block, (k,)),
+        Guard((Bound(Index.of(found) - 1, 0, blocks),), Load(before, (Index.of(found) - 1,)), _NONE),
+    )
+    left = call.intermediate(Compute(axes, (), None, apply("sub", wanted, start), DType.I32), "left")
+    # The place in it: how many of its elements have no more than what is left before them.
+    i = Index.of("r0")
+    inside = Load(upto, (Index.of(found), i))
+    body = Lookup(found, Load(block, (k,)), _is_up_to(inside, Load(left, (k,))))
+    inner = call.intermediate(Compute(axes, (axis("r0", _BLOCK),), "sum", body, DType.I32), "inside")
+    place = apply("add", apply("mul", Load(block, (k,)), Const(_BLOCK, DType.I32)), Load(inner, (k,)))
+    return call.emit(Compute(axes, (), None, Cast(place, DType.I64), DType.I64))
+
+
+def _is_up_to(x: Expr, limit: Expr) -> Expr:
+    """1 where x <= limit, else 0."""
+    return apply("select", apply("less_equal", x, limit), _ONE, _NONE)
+
+
+def _in_blocks(call: OperatorCall, flags: str, n: int, blocks: int) -> str:
+    """[blocks, in block]: the flags, and zeros behind them."""
+    axes = output_axes((blocks, _BLOCK))
+    b, i = at(axes)
+    place = b * _BLOCK + i
+    body = Guard((Bound(place, 0, n),), Load(flags, (place,)), _NONE)
+    return call.intermediate(Compute(axes, (), None, body, DType.I32), "blocked")
+
+
+def _sums_up_to(call: OperatorCall, values: str, suffix: str) -> str:
+    """The sum of the values up to each along the last dimension, itself included."""
+    shape = call.builder.shapes[values]
+    axes = output_axes(shape)
+    *rows, i = at(axes)
+    numbers = call.intermediate_constant(np.arange(shape[-1], dtype=np.int32), f"{suffix}.numbers")
+    r = Index.of("r0")
+    counts = apply("less_equal", Load(numbers, (r,)), Load(numbers, (i,)))
+    body = apply("select", counts, Load(values, (*rows, r)), _NONE)
+    return call.intermediate(Compute(axes, (axis("r0", shape[-1]),), "sum", body, DType.I32), suffix)
+
+
+def _totals(call: OperatorCall, blocked: str, blocks: int) -> str:
+    """[blocks]: the sum of each block."""
+    axes = output_axes((blocks,))
+    body = Load(blocked, (at(axes)[0], Index.of("r0")))
+    return call.intermediate(Compute(axes, (axis("r0", _BLOCK),), "sum", body, DType.I32), "totals")
+
+
+def _unravel(call: OperatorCall) -> None:
+    """[rank, count]: the index in each dimension of places in a shape."""
+    shape, (count,) = call.ints("shape") or [], call.shape(0)
+    if not shape:
+        return call.emit_constant(np.zeros((0, count), np.int64))
+    axes = output_axes((len(shape), count))
+    d, k = at(axes)
+    place = call.value(0)
+    found = LookedUp(f"@{call.proto.output[0]}.place", size_of(tuple(shape)))
+    body: Expr | None = None
+    for dim in reversed(range(len(shape))):
+        numbers = call.intermediate_constant(np.arange(shape[dim], dtype=np.int64), f"numbers.{dim}")
+        digit = (Index.of(found) // prod(shape[dim + 1 :])) % shape[dim]
+        load = Load(numbers, (digit,))
+        body = load if body is None else Guard((Bound(d, dim, dim + 1),), load, body)
+    assert body is not None
+    return call.emit(Compute(axes, (), None, Lookup(found, Load(place, (k,)), body), DType.I64))
+
+
+def _take(call: OperatorCall) -> None:
+    """[count]: the elements at places, of a tensor in row-major order."""
+    value, shape, which = call.value(0), call.shape(0), call.shape(1)
+    axes = output_axes(which)
+    found = LookedUp(f"@{call.proto.output[0]}.place", size_of(shape))
+    flat = axis("f", size_of(shape))
+    indices = reshaped_indices(shape, (flat.size,), (Index.of("f"),))
+    indices = tuple(index.substitute({"f": Index.of(found)}) for index in indices)
+    body = Lookup(found, Load(call.value(1), at(axes)), Load(value, indices))
+    call.emit(Compute(axes, (), None, body, call.dtype(value)))
+
+
+LOWERINGS: Mapping[str, Lowering] = {"NonZero": _non_zero, "Compress": _compress}
+OWN_LOWERINGS: Mapping[str, Lowering] = {
+    "Flags": _flags,
+    "Count": _count,
+    "Places": _places,
+    "Unravel": _unravel,
+    "Take": _take,
+}
