@@ -41,7 +41,8 @@ class Emitter:
         self.declarations: set[str] = set()
         self.block = "entry"
         self._count = 0
-        self._known: list[dict[Hashable, str]] = [{}]
+        self._known: dict[Hashable, str] = {}
+        self._made: list[list[Hashable]] = [[]]
         self._heads: list[list[str]] = [[]]
         self._levels: dict[str, int] = {}
         self._loops: dict[str, _Loop] = {}
@@ -87,28 +88,29 @@ class Emitter:
 
     def remembered(self, key: Hashable) -> str | None:
         """The value that this or an enclosing region made for the key."""
-        for region in reversed(self._known):
-            found = region.get(key)
-            if found is not None:
-                return found
-        return None
+        return self._known.get(key)
 
     def remember(self, key: Hashable, value: str) -> str:
         """Remember a value until the region ends."""
-        self._known[-1][key] = value
+        return self._remember_at(key, value, -1)
+
+    def _remember_at(self, key: Hashable, value: str, level: int) -> str:
+        self._made[level].append(key)
+        self._known[key] = value
         return value
 
     @contextmanager
     def region(self) -> Iterator[None]:
         """A loop body or branch: what is remembered inside is forgotten after it."""
-        self._known.append({})
+        self._made.append([])
         self._heads.append([])
         place = len(self.lines)
         self.lines.append("")
         try:
             yield
         finally:
-            self._known.pop()
+            for key in self._made.pop():
+                self._known.pop(key, None)
             self.lines[place : place + 1] = ["\n".join(h)] if (h := self._heads.pop()) else []
 
     @property
@@ -135,8 +137,7 @@ class Emitter:
         result = self.name(hint)
         self._heads[level].append(f"  {result} = {text}")
         self._levels[result] = level
-        self._known[level][text] = result
-        return result
+        return self._remember_at(text, result, level)
 
     def moving(self, pointer: str, index: str, step: int) -> str | None:
         """`pointer + index * step` bytes, carried from iteration to iteration; None where no open loop counts so."""
@@ -161,8 +162,7 @@ class Emitter:
             f"  {following} = getelementptr i8, ptr {same}, i64 {step}",
         ]
         level = self._levels[moving] = self._levels[index]
-        self._known[level][key] = moving
-        return moving
+        return self._remember_at(key, moving, level)
 
     def label(self, hint: str) -> str:
         """A fresh block label."""

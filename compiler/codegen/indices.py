@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.codegen.emitter import Emitter
@@ -19,6 +20,26 @@ class Linear(NamedTuple):
     lane: int
 
 
+Moment = tuple[int, str | None, str | None, int]
+"""Which names are bound, but for the numbers of unrolled loops: of an environment, the same until a name changes."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """An expression that is resolved at many moments: what unrolled loops do not move is found once.
+
+    Attributes:
+        moment: of the names under which `terms`, `const` and `lane` hold.
+        moving: names that are numbers there, and their coefficients; None where it has quotients or lookups.
+    """
+
+    index: Index
+    moment: Moment | None = None
+    terms: tuple[tuple[Atom, int], ...] = ()
+    lane: int = 0
+    moving: tuple[tuple[str, int], ...] | None = None
+
+
 class Indices:
     """The environment of names. `lanes` is 0 outside a vector loop; `active` lanes of it are inside the extent.
 
@@ -29,6 +50,7 @@ class Indices:
     def __init__(self, out: Emitter) -> None:
         """Start without names."""
         self._out = out
+        self._bindings = 0
         self._numbers: dict[str, int] = {}
         self._copies: dict[str, int] = {}
         self._ssa: dict[str, str] = {}
@@ -47,10 +69,12 @@ class Indices:
     def constant(self, name: str, value: int, copies: int = 1) -> Iterator[None]:
         """The name is a number inside; `copies`: how many values an unrolled loop gives it."""
         self._numbers[name], self._copies[name] = value, copies
+        self._bindings += 1
         try:
             yield
         finally:
             del self._numbers[name], self._copies[name]
+            self._bindings += 1
 
     @contextmanager
     def unrolled(self, name: str, copies: int) -> Iterator[Iterable[None]]:
@@ -67,12 +91,12 @@ class Indices:
             del self._copies[name]
             self._numbers.pop(name, None)
 
-    def place_in_block(self, prepared: Linear, length: int) -> int | None:
+    def place_in_block(self, index: Index, length: int) -> int | None:
         """Where an unrolled loop that moves the expression by one stands in its aligned block of `length` values.
 
         None where there is no such loop, or where its block is cut off by the loop's end.
         """
-        for atom, coefficient in prepared.terms:
+        for atom, coefficient in index.terms:
             if coefficient == 1 and isinstance(atom, str) and atom in self._numbers:
                 place = self._numbers[atom] % length
                 if self._numbers[atom] - place + length <= self._copies[atom]:
@@ -83,10 +107,12 @@ class Indices:
     def variable(self, name: str, ssa: str) -> Iterator[None]:
         """The name is an SSA value inside."""
         self._ssa[name] = ssa
+        self._bindings += 1
         try:
             yield
         finally:
             del self._ssa[name]
+            self._bindings += 1
 
     @contextmanager
     def per_lane(self, name: str, vector: str, kind: str) -> Iterator[None]:
@@ -160,20 +186,38 @@ class Indices:
 
     # --- numbers
 
-    def prepare(self, index: Index) -> Linear:
-        """The expression before any name is looked up, for `resolve`."""
-        return Linear(index.terms, index.const, 0)
+    @property
+    def moment(self) -> Moment:
+        """The environment at this moment."""
+        return self._bindings, self._lane_name, self._group_name, self.active
+
+    def resolve(self, prepared: Prepared) -> Linear:
+        """The expression under the names of this moment; in unrolled copies only what they move is looked up."""
+        moment = self.moment
+        if prepared.moment != moment:
+            self._fix(prepared)
+            prepared.moment = moment
+        if prepared.moving is None:
+            return self.linear(prepared.index)
+        const, numbers = prepared.index.const, self._numbers
+        for name, coefficient in prepared.moving:
+            const += coefficient * numbers[name]
+        return Linear(prepared.terms, const, prepared.lane)
+
+    def _fix(self, prepared: Prepared) -> None:
+        terms = prepared.index.terms
+        if not all(isinstance(atom, str) for atom, _ in terms):
+            return
+        linear = self.linear(prepared.index)
+        prepared.terms, prepared.lane = linear.terms, linear.lane
+        prepared.moving = tuple((str(atom), c) for atom, c in terms if atom in self._numbers)
 
     def linear(self, index: Index) -> Linear:
-        """The expression under the names of this moment."""
-        return self.resolve(self.prepare(index))
-
-    def resolve(self, prepared: Linear) -> Linear:
-        """Fold numbers, and set the lane's coefficient apart."""
-        parts, const, lane = prepared
+        """The expression under the names of this moment: numbers folded, the lane's coefficient set apart."""
+        const, lane = index.const, 0
         numbers = self._numbers
         terms: list[tuple[Atom, int]] = []
-        for part, coefficient in parts:
+        for part, coefficient in index.terms:
             if isinstance(part, str):
                 atom = part
             elif isinstance(part, LookedUp):

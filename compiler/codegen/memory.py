@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, LaneDependent, Linear
+from compiler.codegen.indices import Indices, LaneDependent, Linear, Prepared
 from compiler.codegen.strided import pick_lanes, vector_starts
 from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, literal, llvm_type, suffix
@@ -37,18 +37,25 @@ class Memory:
         self._out, self._indices, self._pointers = out, indices, pointers
         self._masked_stores = target.masked_stores
         self._slots: dict[tuple[str, int, int], str] = {}
-        self._linear: dict[int, tuple[Load, Linear]] = {}
+        self._prepared: dict[int, tuple[Load, Prepared]] = {}
 
     def flat(self, load: Load, buffer: Buffer) -> Linear:
         """The offset in elements; the flattened expression is made once per load, however often it is unrolled.
 
         Raises LaneDependent where the lanes have no common form.
         """
-        known = self._linear.get(id(load))
+        return self._indices.resolve(self.prepared(load, buffer))
+
+    def prepared(self, load: Load, buffer: Buffer) -> Prepared:
+        """The offset in elements, to be resolved."""
+        known = self._prepared.get(id(load))
         if known is None:
-            known = (load, self._indices.prepare(buffer.flat(load.indices)))
-            self._linear[id(load)] = known
-        return self._indices.resolve(known[1])
+            known = self._prepared[id(load)] = (load, Prepared(buffer.flat(load.indices)))
+        return known[1]
+
+    def keeps(self, buffer: Buffer) -> bool:
+        """Whether what was read from a buffer stays in it: this function does not write it."""
+        return buffer.name not in self._written
 
     def is_fixed(self, load: Load, buffer: Buffer) -> bool:
         """Whether the lanes of the vector loop all address one element."""
@@ -91,7 +98,7 @@ class Memory:
     def load_transposed(self, load: Load, buffer: Buffer, linear: Linear) -> Value | None:
         """A vector whose lanes are far apart, as a column of a block that is read by rows; None where there is none."""
         lanes, active = self._indices.lanes, self._indices.active
-        place = self._indices.place_in_block(self._linear[id(load)][1], lanes)
+        place = self._indices.place_in_block(self._prepared[id(load)][1].index, lanes)
         if place is None or lanes < 2 or buffer.name in self._written:
             return None
         start = linear._replace(const=linear.const - place)

@@ -10,6 +10,7 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.kernel import phase_symbol
+from compiler.codegen.products import Product
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
@@ -222,7 +223,10 @@ class _Phase:
     def _store(self, stmt: Store) -> None:
         known = self._stores.get(id(stmt))
         if known is None:
-            known = self._stores[id(stmt)] = _Place(stmt)
+            product = self._values.products.find(stmt) if self._target.has_fma else None
+            known = self._stores[id(stmt)] = _Place(stmt, product)
+        if known.product is not None and self._values.products.add(known.product):
+            return
         match stmt.value:
             case Apply("add", (_, term)) if known.combines and self._values.vanishes(term):
                 pass
@@ -235,7 +239,8 @@ class _Phase:
 class _Place:
     """Where a statement stores, and whether it changes what is there; found once, however often it is unrolled."""
 
-    def __init__(self, stmt: Store) -> None:
+    def __init__(self, stmt: Store, product: Product | None) -> None:
         self.stmt = stmt  # held, for it is known by its id
+        self.product = product
         self.place = Load(stmt.buffer, stmt.indices)
         self.combines = isinstance(stmt.value, Apply) and stmt.value.args[0] == self.place

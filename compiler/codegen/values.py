@@ -15,6 +15,7 @@ from compiler.codegen.indices import Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
 from compiler.codegen.math import RANGED, fused
 from compiler.codegen.memory import Memory
+from compiler.codegen.products import Products
 from compiler.codegen.types import (
     Value,
     literal,
@@ -47,6 +48,7 @@ class Values:
         self._memory = Memory(out, self.indices, pointers, target, written)
         self._dots = Dots(out, self.indices, self._memory, buffers)
         self._arithmetic = Arithmetic(out, target)
+        self.products = Products(out, self.indices, self._memory, self._arithmetic, buffers)
         self._guards = 0
         self._target = target
 
