@@ -4,7 +4,8 @@
     →  padded[e] = x[e - 1] if 0 <= e - 1 < n else 0                                    e < n + 2
        t[i]      = sum(r) padded[i + r] * k[r]
 
-The tests are made once per element instead of once per use; what reads the copy reads it everywhere.
+The tests are made once per element instead of once per use; what reads the copy reads it everywhere. Where what follows
+goes in tiles, there is room for whole tiles in the copy.
 """
 
 from __future__ import annotations
@@ -48,14 +49,16 @@ def find_padding(workload: Workload) -> Padding | None:
 
 
 def padded(workload: Workload, parameters: tuple[int, ...]) -> Workload:
-    """The rewritten Workload; there are no parameters."""
+    """The rewritten Workload; `parameters`: none, or (m,) for room for whole tiles of m along each tested axis."""
     found = find_padding(workload)
-    if found is None or parameters:
-        msg = "padded needs a sum of products of which one factor is padded with zeros, and no parameters"
+    if found is None or len(parameters) > 1 or any(m < 1 for m in parameters):
+        msg = "padded needs a sum of products of which one factor is padded with zeros, and at most a tile's size"
         raise ScheduleError(msg)
+    tile = parameters[0] if parameters else 1
     stage, source = workload.stages[0], workload.buffers[found.load.buffer]
     tested = {bound.index: bound for bound in found.guard.bounds}
-    ranges = {a.name: a.size for a in (*stage.axes, *stage.reduce_axes) if a.extent.constant is not None}
+    ranges = {a.name: -(-a.size // tile) * tile for a in stage.axes if a.extent.constant is not None}
+    ranges |= {a.name: a.size for a in stage.reduce_axes if a.extent.constant is not None}
     axes: list[Axis] = []
     starts: list[int] = []
     for place, (index, extent) in enumerate(zip(found.load.indices, source.shape, strict=True)):

@@ -55,14 +55,13 @@ def needed_region(state: State, buffer: str, consumer: str, loop: str) -> Region
     """
     what = f"cannot compute {buffer} at {loop} of {consumer}:"
     around = dict(_all_limits(state))
-    still = {name: 1 for name, size in around.items() if size == 1}
     inner: dict[str, int] = {}
     reads: list[tuple[Index, ...]] = []
     for reader in readers(state, buffer):
         inner |= _inner_limits(state, reader, consumer, loop, what)
         values = absolute_axes(reader)
         loaded = {load.indices for load in stage_loads(reader.stage) if load.buffer == buffer}
-        reads += [tuple(i.substitute(values).simplify(still) for i in indices) for indices in loaded]
+        reads += [tuple(i.substitute(values).simplify(around) for i in indices) for indices in loaded]
     if not reads:
         msg = f"{what} no stage reads it"
         raise ScheduleError(msg)

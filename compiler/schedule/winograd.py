@@ -1,12 +1,16 @@
 """Winograd: a convolution with stride 1 as transforms of small tiles and a batch of matrix products.
 
     t0[h, w, n] = sum(i, j, c) x[h + i, w + j, c] * k[n, c, i, j]                          k: r x r taps
-    →  tiles[e, t, c]   = sum(j) B^T[e, j] * x[m*t0 + j0, m*t1 + j1, c]                    t = (t0, t1): a tile
-       product[e, t, n] = sum(c) tiles[e, t, c] * (G k)[n, c, e]                           e: (m + r - 1)^2 entries
-       t0[h, w, n]      = sum(e) A^T[(h % m, w % m), e] * product[e, (h // m, w // m), n]
+    →  rows[e0, t, j1, c] = sum(j0) B^T[e0, j0] * x[m*t0 + j0, m*t1 + j1, c]               t = (t0, t1): a tile
+       tiles[e, t, c]     = sum(j1) B^T[e1, j1] * rows[e0, t, j1, c]                       e = (e0, e1): an entry
+       product[e, t, n]   = sum(c) tiles[e, t, c] * (G k)[n, c, e]
+       rows[t, i0, e1, n] = sum(e0) A^T[i0, e0] * product[(e0, e1), t, n]
+       outputs[t, i, n]   = sum(e1) A^T[i1, e1] * rows[t, i0, e1, n]                       i = (i0, i1): its place
+       t0[h, w, n]        = outputs[(h // m, w // m), (h % m, w % m), n]
 
-The products need (m + r - 1)^2 multiplications where the direct form needs m^2 r^2. Each transform is a sum into a
-temporary and a map that stores it, like every other reduction; the constant G k is computed once, in float64.
+There are (m + r - 1)^2 entries, and as many multiplications where the direct form needs m^2 r^2. A transform is applied
+along one dimension and then along the other, which takes about half the operations of both at once. The constant G k is
+computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image.
 
 Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).
 """
@@ -144,26 +148,31 @@ class _Rewriting:
         kind = None if self.types.taps is taps.dtype else self.types.taps
         transform = Transform(flat, kronecker(self.matrices.filter, self.matrices.filter), kind)
         changed = Operand(taps.name, _at(*shape[:2], self.n * self.n), self.types.taps, constant=True)
-        data_axes = (
-            *self._lead((axis("e0", self.n), axis("e1", self.n))),
-            *self._tile_axes(),
-            self.found.channel,
-        )
-        product_axes = (*self._lead(), self.places, self.found.maps)
+        channel, maps = self.found.channel, self.found.maps
+        e0, e1, i0, i1 = axis("e0", self.n), axis("e1", self.n), axis("i0", self.m), axis("i1", self.m)
+        t0, t1 = self._tile_axes()
+        row_axes = (*self._lead((e0,)), t0, t1, axis("j1", self.n), channel)
+        data_axes = (*self._lead((e0, e1)), t0, t1, channel)
+        output_row_axes = (*self._lead(()), t0, t1, i0, e1, maps)
+        output_axes = (*self._lead(()), t0, t1, i0, i1, maps)
+        product_axes = (*self._lead((self.entries,)), self.places, maps)
         temporaries = (
+            self._buffer("tiles_rows", self.types.tiles, *row_axes),
             self._buffer("tiles_sum", self.types.tiles, *data_axes),
-            self._buffer("tiles", self.types.tiles, *self._lead(), self.places, self.found.channel),
+            self._buffer("tiles", self.types.tiles, *self._lead((self.entries,)), self.places, channel),
             self._buffer("product_sum", self.dtype, *product_axes),
             self._buffer("product", self.dtype, *product_axes),
-            *old.temporaries,
+            self._buffer("outputs_rows", self.dtype, *output_row_axes),
+            self._buffer("outputs", self.dtype, *output_axes),
+            *(t for t in old.temporaries if t.name != self.found.stage.target),
         )
         place = old.stages.index(self.found.stage)
         stages = (
             *old.stages[:place],
-            *self._tiles(data_axes),
+            *self._tiles(row_axes, data_axes),
             *self._product(product_axes),
-            self._output(),
-            *(replace(s, body=self._scaled(s.body)) for s in old.stages[place + 1 :]),
+            *self._outputs(output_row_axes, output_axes),
+            *(s.rewritten(self._read) for s in old.stages[place + 1 :]),
         )
         return replace(
             old,
@@ -173,13 +182,13 @@ class _Rewriting:
             transforms={taps.name: transform},
         )
 
-    def _lead(self, entries: tuple[Axis, ...] = ()) -> tuple[Axis, ...]:
-        """The entries and the batch in the order of buffers, whose first dimension alone can be symbolic."""
+    def _lead(self, entries: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """Axes of entries and the batch in the order of buffers, whose first dimension alone can be symbolic."""
         opened = tuple(a for a in self.found.batch if a.extent.constant is None)
-        return (*opened, *(entries or (self.entries,)), *(a for a in self.found.batch if a not in opened))
+        return (*opened, *entries, *(a for a in self.found.batch if a not in opened))
 
     def _place(self, entry: Index) -> tuple[Index, ...]:
-        return tuple(entry if a is self.entries else Index.of(a.name) for a in self._lead())
+        return tuple(entry if a is self.entries else Index.of(a.name) for a in self._lead((self.entries,)))
 
     def _tile_axes(self) -> tuple[Axis, Axis]:
         return axis("t0", self.tiles[0]), axis("t1", self.tiles[1])
@@ -187,18 +196,25 @@ class _Rewriting:
     def _buffer(self, name: str, dtype: DType, *axes: Axis) -> Operand:
         return Operand(f"{name}_buffer", tuple(a.extent for a in axes), dtype)
 
-    def _scaled(self, body: Expr) -> Expr:
-        """The body with the convolution's sums divided by the factor of the matrices."""
+    def _read(self, body: Expr) -> Expr:
+        """The body with the convolution's sums read from the tiles of outputs, without the factor of the matrices."""
+        m, target = self.m, self.found.stage.target
+        names = [index.name for index in self.found.stage.target_indices]
+        (row, _), (column, _) = self.found.rows
 
         def rule(e: Expr) -> Expr | None:
-            return (
-                self.types.divided(e) if isinstance(e, Load) and e.buffer == self.found.stage.target else None
-            )
+            if not isinstance(e, Load) or e.buffer != target:
+                return None
+            at = dict(zip(names, e.indices, strict=True))
+            h, w = at[row.name], at[column.name]
+            lead = (at[a.name] for a in self._lead(()))
+            place = (*lead, h // m, w // m, h % m, w % m, at[self.found.maps.name])
+            return self.types.divided(Load("outputs_buffer", place))
 
         return rewrite(body, rule)
 
-    def _tiles(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
-        n, m = self.n, self.m
+    def _tiles(self, row_axes: tuple[Axis, ...], axes: tuple[Axis, ...]) -> tuple[Stage, Stage, Stage]:
+        n, m, dtype = self.n, self.m, self.types.tiles
         (row, i), (column, j) = self.found.rows
         j0, j1 = axis("j0", n), axis("j1", n)
         moved = {
@@ -208,17 +224,23 @@ class _Rewriting:
             j.name: Index.of("j1"),
         }
         load = Load(self.found.data.buffer, tuple(x.substitute(moved) for x in self.found.data.indices))
-        entry = (Index.of("e0") * n + "e1") * (n * n) + Index.of("j0") * n + "j1"
-        dtype = self.types.tiles
-        factor = self._pick(self.matrices.data, entry, dtype)
-        fixed = [a for a in (*axes, j0, j1) if a.extent.constant is not None]
-        body = Apply("mul", (factor, self._as(dtype, self._guarded(load, {a.name: a.size for a in fixed}))))
-        at = tuple(Index.of(a.name) for a in axes)
-        total = Stage("tiles_sum", axes, (j0, j1), "sum", body, "tiles_sum_buffer", at, dtype)
+        fixed = {a.name: a.size for a in (*row_axes, j0) if a.extent.constant is not None}
+        element = self._as(dtype, self._guarded(load, fixed))
+        rows = self._sum(
+            "tiles_rows", row_axes, j0, self._pick(self.matrices.data, "e0", "j0", dtype), element
+        )
+        between = Load("tiles_rows_buffer", _names(row_axes))
+        total = self._sum("tiles_sum", axes, j1, self._pick(self.matrices.data, "e1", "j1", dtype), between)
         place = Index.of("t0") * self.tiles[1] + "t1"
         stored = (*self._place(Index.of("e0") * n + "e1"), place, Index.of(self.found.channel.name))
-        store = Stage("tiles", axes, (), None, Load("tiles_sum_buffer", at), "tiles_buffer", stored, dtype)
-        return total, store
+        loaded = Load("tiles_sum_buffer", _names(axes))
+        return rows, total, Stage("tiles", axes, (), None, loaded, "tiles_buffer", stored, dtype)
+
+    def _sum(self, name: str, axes: tuple[Axis, ...], over: Axis, factor: Expr, value: Expr) -> Stage:
+        """One dimension of a transform."""
+        dtype = self.dtype if name in ("outputs_rows", "outputs") else self.types.tiles
+        body = Apply("mul", (factor, value))
+        return Stage(name, axes, (over,), "sum", body, f"{name}_buffer", _names(axes), dtype)
 
     def _guarded(self, load: Load, ranges: dict[str, int]) -> Expr:
         """The load, 0 where the last tiles stick out of the data."""
@@ -241,23 +263,28 @@ class _Rewriting:
         loaded = Load("product_sum_buffer", at)
         return total, Stage("product", axes, (), None, loaded, "product_buffer", at, self.dtype)
 
-    def _output(self) -> Stage:
-        old, m = self.found.stage, self.m
-        (row, _), (column, _) = self.found.rows
-        h, w = Index.of(row.name), Index.of(column.name)
-        entry = ((h % m) * m + (w % m)) * (self.n * self.n) + "e"
-        place = (h // m) * self.tiles[1] + w // m
-        load = Load("product_buffer", (*self._place(Index.of("e")), place, Index.of(self.found.maps.name)))
-        factor = self._pick(self.matrices.output, entry, self.dtype)
-        return replace(old, reduce_axes=(self.entries,), body=Apply("mul", (factor, load)))
+    def _outputs(self, row_axes: tuple[Axis, ...], axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
+        n, matrix = self.n, self.matrices.output
+        tile = Index.of("t0") * self.tiles[1] + "t1"
+        entry = self._place(Index.of("e0") * n + "e1")
+        product = Load("product_buffer", (*entry, tile, Index.of(self.found.maps.name)))
+        e0, e1 = axis("e0", n), axis("e1", n)
+        rows = self._sum("outputs_rows", row_axes, e0, self._pick(matrix, "i0", "e0", self.dtype), product)
+        between = Load("outputs_rows_buffer", _names(row_axes))
+        return rows, self._sum("outputs", axes, e1, self._pick(matrix, "i1", "e1", self.dtype), between)
 
     def _as(self, dtype: DType, value: Expr) -> Expr:
         """The element in the type of a sum; floats have one type throughout."""
         return value if dtype.is_float else Cast(value, dtype)
 
-    def _pick(self, matrix: Matrix, entry: Index, dtype: DType) -> Pick:
-        """An entry of the matrix along both dimensions."""
-        return Pick(tuple(v for row in kronecker(matrix, matrix) for v in row), entry, dtype)
+    def _pick(self, matrix: Matrix, row: str, column: str, dtype: DType) -> Pick:
+        """An entry of a matrix of which two axes number the rows and the columns."""
+        values = tuple(float(v) for entries in matrix for v in entries)
+        return Pick(values, Index.of(row) * len(matrix[0]) + column, dtype)
+
+
+def _names(axes: tuple[Axis, ...]) -> tuple[Index, ...]:
+    return tuple(Index.of(a.name) for a in axes)
 
 
 def _at(*sizes: int) -> tuple[Index, ...]:

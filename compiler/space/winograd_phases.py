@@ -41,7 +41,7 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
 
     They are those that need the fewest; none where the direct form does.
     """
-    source = _source(workload)
+    source = _source(workload, 1)
     found = None if source is None else find_convolution(source[1])
     if source is None or found is None or found.rows[0][1].size != TAPS:
         return {}
@@ -56,12 +56,15 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
     return {m: cost / direct for m, cost in costs.items() if cost < direct and cost <= NEAR_BEST * best}
 
 
-def _source(workload: Workload) -> tuple[tuple[Algorithm, ...], Workload] | None:
-    """What the algorithm starts from: a copy of what is padded, of bytes channels last; None where there is none."""
+def _source(workload: Workload, m: int) -> tuple[tuple[Algorithm, ...], Workload] | None:
+    """What the algorithm starts from: a copy of what is padded, with room for whole tiles of m, of bytes channels last.
+
+    None where there is none.
+    """
     if workload.stages[0].dtype.is_float:
         if find_padding(workload) is None:
             return (), workload
-        return (Algorithm("padded", ()),), padded(workload, ())
+        return (Algorithm("padded", (m,)),), padded(workload, (m,))
     copy = Algorithm("copied_data", (TYPES.index(DType.U8), _GROUP))
     try:
         return (copy,), copied_data(workload, copy.parameters)
@@ -82,7 +85,7 @@ class WinogradPhases:
 
     def __init__(self, workload: Workload, m: int, target: Target) -> None:
         """Rewrite the Workload with tiles of m x m outputs."""
-        source = _source(workload)
+        source = _source(workload, m)
         found = None if source is None else find_convolution(source[1])
         if source is None or found is None:
             msg = "the workload is no convolution with stride 1"
@@ -142,31 +145,40 @@ class WinogradPhases:
             Split("tiles", channel, lanes),
             Reorder("tiles", (*outer, "e0", "e1", f"{channel}.i")),
             ComputeAt("tiles_sum", "tiles", "e0"),
-            Reorder("tiles_sum", ("e0", *batch, "t0", "t1", "j0", "j1", "e1", channel)),
-            *_bind("tiles_sum", unrolled=("j0", "j1", "e1"), vector=channel),
+            ComputeAt("tiles_rows", "tiles", "e0"),
+            Reorder("tiles_rows", ("e0", *batch, "t0", "t1", "j0", "j1", channel)),
+            *_bind("tiles_rows", unrolled=("j0", "j1"), vector=channel),
+            Reorder("tiles_sum", ("e0", *batch, "t0", "t1", "j1", "e1", channel)),
+            *_bind("tiles_sum", unrolled=("j1", "e1"), vector=channel),
             *_bind("tiles", unrolled=("e0", "e1"), vector=f"{channel}.i"),
             *share("tiles", outer[:-1]),
         ]
 
     @cached_property
     def _after(self) -> list[Step]:
-        """The outputs' transform and the map after it: a tile of outputs at a time, output channels in the lanes."""
+        """The outputs' transform and the map after it: a tile of outputs at a time, output channels in the lanes.
+
+        A dimension in which tiles stick out of the image is stored by a loop, which ends where the image does: code of
+        its own for the last tiles would repeat the transform.
+        """
         store = self.workload.stages[-1]
-        anchor = self._by_name["anchor"]
-        lanes = tile_axes(self.workload, store, self._target, anchor).lanes
+        lanes = tile_axes(self.workload, store, self._target, self._by_name["outputs"]).lanes
         maps = self._found.maps.name
         (row, _), (column, _) = self._found.rows
         batch = [a.name for a in self._found.batch]
         outer = [*batch, f"{row.name}.o", f"{column.name}.o", f"{maps}.o"]
-        inner = (f"{row.name}.i", f"{column.name}.i")
+        whole = tuple(f"{a.name}.i" for a in (row, column) if a.size % self._m == 0)
         return [
             *(Split(store.name, a.name, self._m) for a in (row, column)),
             Split(store.name, maps, lanes),
-            Reorder(store.name, (*outer, *inner, f"{maps}.i")),
-            ComputeAt("anchor", store.name, f"{maps}.o"),
-            Reorder("anchor", (*batch, anchor.reduce_axes[0].name, row.name, column.name, maps)),
-            *_bind("anchor", unrolled=(anchor.reduce_axes[0].name, row.name, column.name), vector=maps),
-            *_bind(store.name, unrolled=inner, vector=f"{maps}.i"),
+            Reorder(store.name, (*outer, f"{row.name}.i", f"{column.name}.i", f"{maps}.i")),
+            ComputeAt("outputs", store.name, f"{maps}.o"),
+            Reorder("outputs", (*batch, "t0", "t1", "i0", "e1", "i1", maps)),
+            ComputeAt("outputs_rows", "outputs", "i0"),
+            Reorder("outputs_rows", (*batch, "t0", "t1", "i0", "e0", "e1", maps)),
+            *_bind("outputs_rows", unrolled=("e0", "e1"), vector=maps),
+            *_bind("outputs", unrolled=("i0", "e1", "i1"), vector=maps),
+            *_bind(store.name, unrolled=whole, vector=f"{maps}.i"),
             *share(store.name, outer[:-1]),
         ]
 
