@@ -12,8 +12,9 @@ import pytest
 
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
-from compiler.loop.ir import LoopKind
+from compiler.loop.ir import LoopKind, Store, walk_statements
 from compiler.pipeline import build_kernel, build_nest
+from compiler.scalar import Guard, Pick, walk
 from compiler.schedule.algorithm import REWRITES
 from compiler.schedule.cook_toom import cook_toom, whole
 from compiler.schedule.padded import BUFFER, find_padding, padded
@@ -65,17 +66,41 @@ def test_the_rewritten_workload_is_equivalent(m: int, size: int) -> None:
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("rewrite", [lambda w: w, lambda w: winograd(w, (2,))])
-def test_padding_is_copied_first(rewrite: Callable[[Workload], Workload]) -> None:
+@pytest.mark.parametrize(
+    ("tile", "size", "rewrite"),
+    [((), 7, lambda w: w), ((2,), 8, lambda w: winograd(w, (2,))), ((4,), 10, lambda w: winograd(w, (4,)))],
+)
+def test_padding_is_copied_first(
+    tile: tuple[int, ...], size: int, rewrite: Callable[[Workload], Workload]
+) -> None:
     workload = padded_convolution(5, 3, 4, 3)
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
-    rewritten = rewrite(padded(workload, ()))
+    rewritten = rewrite(padded(workload, tile))
     transformed = {n: t.apply(operands[n].astype(np.float64)) for n, t in rewritten.transforms.items()}
     got = reference_outputs(rewritten, {**operands, **transformed})["y0"]
     np.testing.assert_allclose(got, expected, atol=1e-12)
     assert find_padding(rewritten) is None
-    assert next(t for t in rewritten.temporaries if t.name == BUFFER).sizes == (7, 7, 3)
+    assert next(t for t in rewritten.temporaries if t.name == BUFFER).sizes == (size, size, 3)
+    assert not any(isinstance(e, Guard) for s in rewritten.stages[1:] for e in walk(s.body))
+
+
+def test_tiles_that_stick_out_of_the_image_need_no_transforms_of_their_own() -> None:
+    def multiplications(size: int) -> int:
+        workload = padded_convolution(size, 16, 16, 3)
+        space = build_space(workload, PRESETS["x86-64-v3"], 1)
+        values = {
+            **space.values(space.default),
+            "algorithm": "winograd4",
+            "rows": 1,
+            "vectors": 1,
+            "unroll": 1,
+        }
+        nest = build_nest(workload, space.build(values))
+        stores = [s for s in walk_statements(nest.body) if isinstance(s, Store)]
+        return sum(isinstance(e, Pick) for s in stores for e in walk(s.value))
+
+    assert multiplications(14) == multiplications(16)
 
 
 def test_only_padding_with_zeros_is_copied() -> None:
