@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Union
 
 
@@ -58,7 +59,7 @@ class Index:
             return value
         if isinstance(value, int):
             return Index((), value)
-        return Index(((value, 1),), 0)
+        return _plain(value) if isinstance(value, str) else Index(((value, 1),), 0)
 
     @staticmethod
     def sum(terms: Iterable[tuple[Atom, int]], const: int = 0) -> Index:
@@ -223,6 +224,11 @@ class Index:
 
 
 ZERO = Index()
+
+
+@lru_cache(maxsize=4096)
+def _plain(name: str) -> Index:
+    return Index(((name, 1),), 0)
 
 
 def index_json(index: Index) -> Any:

@@ -220,6 +220,8 @@ def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
     """The statement and all below it, parents first."""
-    yield stmt
-    for child in sub_statements(stmt):
-        yield from walk_statements(child)
+    waiting = [stmt]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(sub_statements(found))

@@ -108,14 +108,18 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
     """In how many of the first and of the last iterations of `var` an extent or a guard's test is different."""
     inside = dict(ranges)
     first = last = 0
-    lanes = {s.var for s in walk_statements(body) if isinstance(s, For) and s.kind is LoopKind.VECTOR}
-    copied = {s.var for s in walk_statements(body) if isinstance(s, For) and s.kind in _COPIED}
+    lanes: set[str] = set()
+    copied: set[str] = set()
     for stmt in walk_statements(body):
         match stmt:
             case Let(name, _, extent, _):
                 inside[name] = extent
             case For(name, extent, kind, _):
                 inside[name] = extent.limit
+                if kind in _COPIED:
+                    copied.add(name)
+                if kind is LoopKind.VECTOR:
+                    lanes.add(name)
                 last = max(last, int(kind in _COPIED and _shorter(extent, var, inside)))
             case Store(_, indices, value):
                 tests = {b for e in walk(value) if isinstance(e, Guard) for b in e.bounds}

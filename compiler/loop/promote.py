@@ -102,6 +102,12 @@ class _Around:
 
     def _steps(self, place: Index, names: Sequence[str]) -> list[int]:
         """How far the iterations of these loops move a place."""
+        if place.is_affine():
+            steps = [0]
+            for name in names:
+                step = place.coefficient(name)
+                steps = [at + i * step for at in steps for i in range(self.loops[name].extent.limit)]
+            return steps
         still = dict.fromkeys(map(str, place.names()), 0)
         ranges = [range(self.loops[name].extent.limit) for name in names]
         return [

@@ -151,7 +151,7 @@ class _Lowering:
             for part in reversed([p for p in stage.lets if p.of == loop.name]):
                 value = _qualify(part.value, stage)
                 inner = Let(qualified(stage.stage.name, part.name), value, part.extent, inner)
-            bounded = loop.extent.substitute(_qualifiers(stage))
+            bounded = loop.extent.substitute(stage.qualifiers)
             inner = For(qualified(stage.stage.name, loop.name), bounded, loop.kind, inner)
         return inner
 
@@ -232,13 +232,8 @@ def _leading(stage: ScheduledStage) -> int:
     return len(stage.loops)
 
 
-def _qualifiers(stage: ScheduledStage) -> dict[str, Index]:
-    own = [loop.name for loop in stage.loops] + [part.name for part in stage.lets]
-    return {name: Index.of(qualified(stage.stage.name, name)) for name in own}
-
-
 def _qualify(index: Index, stage: ScheduledStage) -> Index:
-    return index.substitute(_qualifiers(stage))
+    return index.substitute(stage.qualifiers)
 
 
 def _names(stage: ScheduledStage, loops: tuple[Loop, ...]) -> list[tuple[str, int]]:

@@ -33,8 +33,7 @@ def readers(state: State, buffer: str) -> tuple[ScheduledStage, ...]:
 
 def absolute_axes(stage: ScheduledStage) -> Mapping[str, Index]:
     """Each axis of a stage in qualified names, the origin of the region that it computes included."""
-    own = {name: Index.of(qualified(stage.stage.name, name)) for name in limits(stage)}
-    values = {axis: index.substitute(own) for axis, index in stage.bindings.items()}
+    values = {axis: index.substitute(stage.qualifiers) for axis, index in stage.bindings.items()}
     if stage.attachment is not None:
         for index, start in zip(stage.stage.target_indices, stage.attachment.origin, strict=True):
             if index.name is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.errors import ScheduleError
@@ -39,7 +40,7 @@ def split(state: State, step: Split) -> State:
         replace(loop, name=inner, extent=inner_extent),
     )
     value = {loop.name: Index.of(outer) * factor + inner}
-    loops = tuple(replace(other, extent=other.extent.substitute(value)) for other in new)
+    loops = tuple(_moved(other, value) for other in new)
     lets = tuple(replace(part, value=part.value.substitute(value)) for part in stage.lets)
     changed = state.with_stage(replace(stage, loops=loops, bindings=stage.rebind(value), lets=lets))
     return replace(changed, stages=tuple(_followed(s, step, factor) for s in changed.stages))
@@ -62,6 +63,11 @@ def _parts(loop: Loop, outer: str, factor: int, *, opened: bool) -> tuple[Extent
     return extent(trips, ceiling(bound, factor)), inner
 
 
+def _moved(loop: Loop, value: Mapping[str, Index]) -> Loop:
+    moved = loop.extent.substitute(value)
+    return loop if moved is loop.extent else replace(loop, extent=moved)
+
+
 def _followed(guest: ScheduledStage, step: Split, factor: int) -> ScheduledStage:
     """A stage that is computed at the loop is computed at its inner part; a region inside it moves with both."""
     at = guest.attachment
@@ -71,5 +77,5 @@ def _followed(guest: ScheduledStage, step: Split, factor: int) -> ScheduledStage
     value = {name: Index.of(f"{name}.o") * factor + f"{name}.i"}
     loop = f"{step.loop}.i" if (at.consumer, at.loop) == (step.stage, step.loop) else at.loop
     origin = tuple(index.substitute(value) for index in at.origin)
-    loops = tuple(replace(own, extent=own.extent.substitute(value)) for own in guest.loops)
+    loops = tuple(_moved(own, value) for own in guest.loops)
     return replace(guest, loops=loops, attachment=replace(at, loop=loop, origin=origin))

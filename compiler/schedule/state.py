@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from compiler.errors import ScheduleError
 from compiler.index import Index, Ranges
@@ -84,6 +85,12 @@ class ScheduledStage:
         """The loops with one of them replaced by others."""
         at = self.position(name)
         return (*self.loops[:at], *new, *self.loops[at + 1 :])
+
+    @cached_property
+    def qualifiers(self) -> Mapping[str, Index]:
+        """The name of each loop and part as the other stages see it."""
+        own = [loop.name for loop in self.loops] + [part.name for part in self.lets]
+        return {name: Index.of(qualified(self.stage.name, name)) for name in own}
 
     def rebind(self, values: Mapping[str, Index]) -> Mapping[str, Index]:
         """The bindings with names replaced."""
