@@ -20,6 +20,8 @@ class Linear(NamedTuple):
     lane: int
 
 
+Lanes = tuple[str | None, int, int]
+"""Name of a vector loop, its lanes, and how many of them are active."""
 Moment = tuple[int, str | None, str | None, int]
 """Which names are bound, but for the numbers of unrolled loops: of an environment, the same until a name changes."""
 
@@ -123,9 +125,8 @@ class Indices:
         finally:
             del self._vectors[name]
 
-    @contextmanager
-    def vector(self, name: str, lanes: int, active: int) -> Iterator[None]:
-        """The name runs over the lanes inside."""
+    def enter_vector(self, name: str, lanes: int, active: int) -> Lanes:
+        """From here on the name runs over the lanes. Returns what `leave_vector` needs."""
         if self._group_name is not None:
             msg = f"vector loop {name} stands inside two other vector loops"
             raise CompileError(msg)
@@ -133,11 +134,12 @@ class Indices:
         if self._lane_name is not None:
             self._group_name, self.groups, self.active_groups = before
         self._lane_name, self.lanes, self.active = name, self.groups * lanes, active
-        try:
-            yield
-        finally:
-            self._group_name, self.groups, self.active_groups = None, 1, 1
-            self._lane_name, self.lanes, self.active = before
+        return before
+
+    def leave_vector(self, before: Lanes) -> None:
+        """The vector loop has ended."""
+        self._group_name, self.groups, self.active_groups = None, 1, 1
+        self._lane_name, self.lanes, self.active = before
 
     @contextmanager
     def at_group(self, group: int) -> Iterator[None]:
@@ -193,24 +195,27 @@ class Indices:
 
     def resolve(self, prepared: Prepared) -> Linear:
         """The expression under the names of this moment; in unrolled copies only what they move is looked up."""
-        moment = self.moment
-        if prepared.moment != moment:
-            self._fix(prepared)
-            prepared.moment = moment
-        if prepared.moving is None:
+        if not self.fix(prepared):
             return self.linear(prepared.index)
-        const, numbers = prepared.index.const, self._numbers
-        for name, coefficient in prepared.moving:
-            const += coefficient * numbers[name]
-        return Linear(prepared.terms, const, prepared.lane)
+        return Linear(prepared.terms, self.offset(prepared), prepared.lane)
 
-    def _fix(self, prepared: Prepared) -> None:
+    def fix(self, prepared: Prepared) -> bool:
+        """Find what holds at this moment; False where copies of an unrolled loop may differ in more than a number."""
+        moment = self.moment
         terms = prepared.index.terms
-        if not all(isinstance(atom, str) for atom, _ in terms):
-            return
-        linear = self.linear(prepared.index)
-        prepared.terms, prepared.lane = linear.terms, linear.lane
-        prepared.moving = tuple((str(atom), c) for atom, c in terms if atom in self._numbers)
+        if prepared.moment != moment and all(isinstance(atom, str) for atom, _ in terms):
+            linear = self.linear(prepared.index)
+            prepared.terms, prepared.lane = linear.terms, linear.lane
+            prepared.moving = tuple((str(atom), c) for atom, c in terms if atom in self._numbers)
+        prepared.moment = moment
+        return prepared.moving is not None
+
+    def offset(self, prepared: Prepared) -> int:
+        """The constant of an expression that was fixed at this moment, under the numbers of unrolled loops."""
+        total, numbers = prepared.index.const, self._numbers
+        for name, coefficient in prepared.moving or ():
+            total += coefficient * numbers[name]
+        return total
 
     def linear(self, index: Index) -> Linear:
         """The expression under the names of this moment: numbers folded, the lane's coefficient set apart."""

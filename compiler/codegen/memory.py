@@ -240,10 +240,16 @@ class Memory:
         if linear.terms or linear.lane not in (0, 1):
             msg = f"register {buffer.name} is addressed by a loop that is neither unrolled nor a vector; bind it"
             raise CompileError(msg)
-        key = (buffer.name, linear.const, lanes)
-        if key not in self._slots:
-            self._slots[key] = self._out.alloca(llvm_type(buffer.dtype, lanes), _slot_align(buffer, lanes))
-        return self._slots[key]
+        return self.slot(buffer, linear.const, lanes)
+
+    def slot(self, buffer: Buffer, offset: int, lanes: int) -> str:
+        """The stack slot of a register."""
+        key = (buffer.name, offset, lanes)
+        known = self._slots.get(key)
+        if known is None:
+            known = self._out.alloca(llvm_type(buffer.dtype, lanes), _slot_align(buffer, lanes))
+            self._slots[key] = known
+        return known
 
     def _lane_mask(self, active: int) -> str:
         lanes = self._indices.lanes

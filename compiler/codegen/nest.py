@@ -179,8 +179,10 @@ class _Phase:
             msg = f"vector loop {stmt.var} has an extent that is only known at run time"
             raise CompileError(msg)
         if active:
-            with self._values.indices.vector(stmt.var, self._lanes(stmt, active), active):
-                self._statement(stmt.body)
+            indices = self._values.indices
+            before = indices.enter_vector(stmt.var, self._lanes(stmt, active), active)
+            self._statement(stmt.body)
+            indices.leave_vector(before)
 
     def _lanes(self, stmt: For, active: int) -> int:
         """The loop's vector length, or the next that holds its active lanes; vectors in registers keep theirs."""

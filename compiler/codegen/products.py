@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, LaneDependent, Moment, Prepared
+from compiler.codegen.indices import Indices, Linear, Moment, Prepared
 from compiler.codegen.memory import Memory
 from compiler.codegen.types import Value, llvm_type, suffix
 from compiler.loop.ir import Buffer, Store
@@ -21,11 +21,12 @@ from compiler.scalar import Apply, Load
 
 @dataclass(slots=True)
 class _Factor:
-    """One of the two loads, and what it depends on but the numbers of unrolled loops."""
+    """One of the two loads. `number`: of its place at this moment, but for what unrolled loops move."""
 
     load: Load
     buffer: Buffer
     prepared: Prepared
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class Products:
         """Share the function's state."""
         self._out, self._indices, self._memory = out, indices, memory
         self._arithmetic, self._buffers = arithmetic, buffers
+        self._places = 0
 
     def find(self, store: Store) -> Product | None:
         """The parts of a statement that adds a product of two elements to a register; None where it does not."""
@@ -92,35 +94,39 @@ class Products:
         if not product.fits:
             return False
         out, indices, lanes = self._out, self._indices, self._indices.lanes
-        total = product.total
-        target = indices.resolve(product.target)
-        parts = []
-        for factor in (product.left, product.right):
-            linear = indices.resolve(factor.prepared)
-            key = ("factor", factor.buffer.name, linear, lanes, indices.active)
-            known = out.remembered(key)
-            parts.append((key, known, None if known else self._memory.load(factor.buffer, linear)))
-        slot = self._memory.load(total, target)
-        texts = []
-        for key, known, loaded in parts:
-            if loaded is not None:
-                known = out.remember(key, self._arithmetic.broadcast(loaded, lanes).text)
-            texts.append(known)
-        kind = llvm_type(total.dtype, lanes)
-        function = f"@llvm.fma.{suffix(total.dtype, lanes)}"
+        left, right = product.left, product.right
+        at_left, at_right = indices.offset(left.prepared), indices.offset(right.prepared)
+        key_left, key_right = (left.number, at_left), (right.number, at_right)
+        x, y = out.remembered(key_left), out.remembered(key_right)
+        new_x = None if x else self._load(left, at_left)
+        new_y = None if y else self._load(right, at_right)
+        kind = llvm_type(product.total.dtype, lanes)
+        align = product.total.dtype.size_bytes * lanes
+        slot = self._memory.slot(product.total, indices.offset(product.target), lanes)
+        total = out.read_slot(slot, kind, align)
+        if new_x is not None:
+            x = out.remember(key_left, self._arithmetic.broadcast(new_x, lanes).text)
+        if new_y is not None:
+            y = out.remember(key_right, self._arithmetic.broadcast(new_y, lanes).text)
+        function = f"@llvm.fma.{suffix(product.total.dtype, lanes)}"
         out.declarations.add(f"declare {kind} {function}({kind}, {kind}, {kind})")
-        text = out.value(f"call {kind} {function}({kind} {texts[0]}, {kind} {texts[1]}, {kind} {slot.text})")
-        self._memory.store(total, target, Value(text, total.dtype, lanes))
+        out.write_slot(
+            slot, kind, align, out.value(f"call {kind} {function}({kind} {x}, {kind} {y}, {kind} {total})")
+        )
         return True
+
+    def _load(self, factor: _Factor, offset: int) -> Value:
+        prepared = factor.prepared
+        return self._memory.load(factor.buffer, Linear(prepared.terms, offset, prepared.lane))
 
     def _fits(self, product: Product) -> bool:
         if self._indices.groups > 1 or not self._indices.lanes:
             return False
-        try:
-            target, left, right = (
-                self._indices.resolve(p)
-                for p in (product.target, product.left.prepared, product.right.prepared)
-            )
-        except LaneDependent:
+        places = product.target, product.left.prepared, product.right.prepared
+        if not all(self._indices.fix(place) for place in places):
             return False
-        return target.lane == 1 and left.lane in (0, 1) and right.lane in (0, 1)
+        for factor in (product.left, product.right):
+            self._places += 1
+            factor.number = self._places
+        target, left, right = places
+        return target.lane == 1 and not target.terms and left.lane in (0, 1) and right.lane in (0, 1)

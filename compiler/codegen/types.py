@@ -82,6 +82,7 @@ class Value(NamedTuple):
         return llvm_type(self.dtype, self.lanes)
 
 
+@cache
 def suffix(dtype: DType, lanes: int) -> str:
     """Overload suffix of an intrinsic: f32, v16f32, i64, ..."""
     is_whole = SCALAR[dtype].startswith("i")
