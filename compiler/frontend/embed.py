@@ -9,7 +9,7 @@ from onnx import TensorProto, numpy_helper
 
 from compiler.errors import ModelError
 from compiler.frontend.limits import MAX_MODEL_BYTES
-from compiler.frontend.read import Source, read_source
+from compiler.frontend.read import Source, read_whole
 from compiler.frontend.tensors import TensorReader
 
 
@@ -20,7 +20,7 @@ def model_bytes(model: str | Path | bytes | onnx.ModelProto) -> tuple[bytes, str
         ModelError: the model or its external data cannot be read, or both together pass what ONNX can hold.
         InputError: the argument is no model.
     """
-    source = read_source(model)
+    source = read_whole(model)
     tensors = [t for t in source.model.graph.initializer if t.data_location == TensorProto.EXTERNAL]
     if tensors:
         return _serialised(_embedded(source)), source.name

@@ -38,9 +38,9 @@ def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | N
     check_model(source.model)
     proto = with_functions_inlined(source.model)
     builder = GraphBuilder(reserved=_names(proto.graph))
-    tensors = TensorReader(source.folder)
+    tensors = TensorReader(source.folder, source.data)
     for tensor in proto.graph.initializer:
-        builder.add_constant(tensor.name, tensors.array(tensor, tensor.name))
+        builder.add_constant(tensor.name, tensors.initialiser(tensor))
     types = input_types(proto.graph)
     for name, shape in input_shapes(proto.graph, shapes or {}).items():
         if 0 in shape:

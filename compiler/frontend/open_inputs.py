@@ -39,7 +39,7 @@ def open_inputs(
     An input without any shape is left out: importing says what is wrong with it.
     """
     shapes: dict[str, tuple[int | str, ...]] = {}
-    for name, dims in input_dims(read_source(model).model.graph).items():
+    for name, dims in input_dims(read_source(model, data=False).model.graph).items():
         if name in given or dims is None or all(isinstance(dim, int) for dim in dims):
             continue
         shapes[name] = tuple(dim or f"{name}.{place}" for place, dim in enumerate(dims))

@@ -119,7 +119,7 @@ class StagedModel:
     def constant(self, name: str) -> Array:
         """An initialiser."""
         if name not in self._constants:
-            self._constants[name] = self.tensors.array(self.initialisers[name], name)
+            self._constants[name] = self.tensors.initialiser(self.initialisers[name])
         return self._constants[name]
 
 
@@ -134,7 +134,7 @@ def staged_model(model: str | Path | bytes | onnx.ModelProto) -> StagedModel:
         {info.name: info for info in proto.graph.input if info.name not in initialisers},
         tuple(output.name for output in proto.graph.output),
         work_of(proto.graph.node, opsets(proto)),
-        TensorReader(source.folder),
+        TensorReader(source.folder, source.data),
         initialisers,
     )
 

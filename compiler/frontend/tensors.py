@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,18 +26,29 @@ class TensorReader:
 
     Attributes:
         folder: where external data may lie; None refuses it.
+        data: bytes of initialisers that were parsed without them, by name.
     """
 
     folder: Path | None
+    data: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
     read_bytes: int = field(default=0, init=False)
+
+    def initialiser(self, tensor: TensorProto) -> Array:
+        """The value of one of the model's own initialisers; see `array`."""
+        return self._array(tensor, tensor.name, self.data.get(tensor.name))
 
     def array(self, tensor: TensorProto, name: str) -> Array:
         """The read-only value; raises ModelError where type, shape and data do not fit together."""
+        return self._array(tensor, name, None)
+
+    def _array(self, tensor: TensorProto, name: str, data: npt.NDArray[np.uint8] | None) -> Array:
         shape = _shape(tensor, name)
         dtype = _dtype(tensor, name)
         self._count(int(np.prod(shape, dtype=np.float64)) * dtype.itemsize)
         if tensor.data_location == TensorProto.EXTERNAL:
             array = np.frombuffer(self._external(tensor, name, shape, dtype), dtype).reshape(shape)
+        elif data is not None:
+            array = _apart(data, shape, dtype, name)
         elif has_data(tensor) or 0 in shape:
             array = _inline(tensor, name)
         else:
@@ -113,10 +125,20 @@ def _inline(tensor: TensorProto, name: str) -> Array:
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
-        msg = (
-            f"the data of tensor {name!r} does not fit its shape {list(tensor.dims)}; export the model again"
-        )
-        raise ModelError(msg) from error
+        raise _unfit(name, tensor.dims) from error
+
+
+def _apart(data: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
+    try:
+        return data.view(dtype.newbyteorder("<")).reshape(shape)
+    except ValueError as error:
+        raise _unfit(name, shape) from error
+
+
+def _unfit(name: str, shape: Iterable[int]) -> ModelError:
+    return ModelError(
+        f"the data of tensor {name!r} does not fit its shape {list(shape)}; export the model again"
+    )
 
 
 def _count(text: str, key: str, name: str) -> int:
