@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     )
     from compiler.runtime.image import TensorSpec
     from compiler.runtime.module import Module
-    from luthier.api import compile, load, tune
+    from luthier.api import compile, tune
     from luthier.client import Client, Job
     from luthier.dynamic import DynamicModule
+    from luthier.loading import load
     from luthier.report.report import TuningReport
 
 __all__ = [
@@ -68,7 +69,8 @@ _ERRORS = (
     "CompileError DatabaseError NotTuned MeasureError ServiceError"
 )
 _HOMES = {
-    **dict.fromkeys(("tune", "compile", "load"), "luthier.api"),
+    **dict.fromkeys(("tune", "compile"), "luthier.api"),
+    "load": "luthier.loading",
     **dict.fromkeys(("Client", "Job"), "luthier.client"),
     "Module": "compiler.runtime.module",
     "DynamicModule": "luthier.dynamic",

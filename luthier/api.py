@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.errors import NotStatic
-from compiler.runtime.module import Module, load_module
+from compiler.runtime.module import Module
 from compiler.target import Target
 from luthier.build import as_it_runs, compile_model, make_options
-from luthier.report.report import TuningReport
-from luthier.tuning import Progress, run_job
+from luthier.loading import load
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from luthier.dynamic import DynamicModule
+    from luthier.report.report import TuningReport
+    from luthier.tuning import Progress
+
+__all__ = ["compile", "load", "tune"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -57,6 +60,8 @@ def tune(  # noqa: PLR0913  (the contract)
         DatabaseError: the tuning log cannot be opened, read or written.
         ServiceError: another process is running this very job.
     """
+    from luthier.tuning import run_job  # the search, which compiling does not need
+
     options = make_options(target, threads, shapes, error_budget, database)
     return run_job(model, options, trials=trials, seconds=seconds, seed=seed, progress=progress)
 
@@ -82,8 +87,3 @@ def compile(
         return Module(compile_model(model, options))
     except NotStatic as reason:
         return as_it_runs(model, options, reason)
-
-
-def load(path: str | Path) -> Module:
-    """Load an artifact that `Module.save` or `luthier compile` wrote; raises InputError where it is none."""
-    return load_module(path)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import logging
 import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -22,6 +16,8 @@ from service.db.engine import describe as describe_url
 from service.db.session import Database
 from service.settings import default_database_path
 
+SCHEMA = "0001"
+"""The newest revision in `migrations`."""
 _LOCK = 0x4C75_7468  # any number that all versions of Luthier share
 
 
@@ -60,17 +56,22 @@ def open_database(url: str | None = None, *, upgrade: bool = False) -> Database:
 def schema_is_current(database: Database) -> bool:
     """Whether the schema is the one that this code expects."""
     with database.read() as session:
-        found = MigrationContext.configure(session.connection()).get_current_heads()
-    return found == tuple(_script().get_heads())
+        return _revisions(session.connection()) == {SCHEMA}
+
+
+def _revisions(connection: Connection) -> set[str]:
+    """What Alembic noted in the database; nothing where it never ran."""
+    if not inspect(connection).has_table("alembic_version"):
+        return set()
+    return set(connection.execute(text("SELECT version_num FROM alembic_version")).scalars())
 
 
 def _prepare(engine: Engine, url: URL, *, upgrade: bool) -> None:
     sqlite = engine.dialect.name == "sqlite"
-    heads = set(_script().get_heads())
     with engine.connect() as connection:
-        found = set(MigrationContext.configure(connection).get_current_heads())
+        found = _revisions(connection)
         empty = not found and not inspect(connection).get_table_names()
-    if found == heads:
+    if found == {SCHEMA}:
         return
     if sqlite and empty:
         _use_wal(url)
@@ -78,15 +79,17 @@ def _prepare(engine: Engine, url: URL, *, upgrade: bool) -> None:
     with engine.execution_options(**{WRITE: True}).begin() as connection:
         if not sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        _upgrade(connection, url, heads, allowed=sqlite or upgrade)
+        _upgrade(connection, url, allowed=sqlite or upgrade)
 
 
-def _upgrade(connection: Connection, url: URL, heads: set[str], *, allowed: bool) -> None:
-    found = set(MigrationContext.configure(connection).get_current_heads())
+def _upgrade(connection: Connection, url: URL, *, allowed: bool) -> None:
+    found = _revisions(connection)
     where = describe_url(url)
-    if found == heads:
+    if found == {SCHEMA}:
         return
-    if found and not found <= {revision.revision for revision in _script().walk_revisions()}:
+    from service.db.migrate import known_revisions, migrate  # Alembic, which most openings never need
+
+    if not found <= known_revisions().keys():
         msg = f"{where} was written by a newer Luthier; upgrade Luthier or name another database"
         raise DatabaseError(msg)
     if not found and inspect(connection).get_table_names():
@@ -95,9 +98,7 @@ def _upgrade(connection: Connection, url: URL, heads: set[str], *, allowed: bool
     if found and not allowed:
         msg = f"{where} has an older schema; stop its servers and run: luthier db upgrade"
         raise DatabaseError(msg)
-    config = _config()
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    migrate(connection)
 
 
 def _use_wal(url: URL) -> None:
@@ -115,19 +116,6 @@ def _use_wal(url: URL) -> None:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
-
-
-def _config() -> Config:
-    config = Config()
-    folder = importlib.resources.files("migrations")
-    config.set_main_option("script_location", str(folder).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def _script() -> ScriptDirectory:
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    return ScriptDirectory.from_config(_config())
 
 
 def _make_folder(folder: Path) -> None:

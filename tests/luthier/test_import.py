@@ -3,12 +3,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import luthier
 from compiler import errors
+from compiler.pipeline import compile_program, load_graph, lower
+from compiler.schedule.source import NoSource
+from compiler.target import native_target
+from tests.compiler.frontend.models import model, relu
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
@@ -27,7 +32,11 @@ HEAVY = (
 
 
 def _python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "PATH": "/usr/bin:/bin"}
+    environment = {
+        "PYTHONPATH": f"{folder}:{ROOT}",
+        "PATH": "/usr/bin:/bin",
+        "LUTHIER_CACHE_DIR": str(folder),
+    }
     command = [sys.executable, "-c", code]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -39,6 +48,33 @@ def test_import_loads_nothing_heavy(tmp_path: Path) -> None:
     done = _python(code, tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == []
+
+
+def test_loading_an_artifact_needs_no_database_and_no_onnx(tmp_path: Path) -> None:
+    """A program that only runs a compiled model starts in the time of NumPy and LLVM's object loader."""
+    proto = model([relu()])
+    with closing(compile_program(lower(load_graph(proto)), native_target(), 1, NoSource())) as module:
+        module.save(tmp_path / "m.luthier")
+    code = (
+        "import luthier, sys, json, numpy; module = luthier.load('m.luthier');"
+        "module.run({'x': numpy.zeros((2, 3), 'f')});"
+        f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    )
+    done = _python(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["numpy", "llvmlite"]
+
+
+def test_compiling_needs_no_search_and_no_migrations(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(model([relu()]).SerializeToString())
+    code = (
+        "import luthier, sys; luthier.compile('m.onnx', threads=1, database='sqlite:///log.db').close();"
+        "print([m for m in ('alembic', 'service.jobs', 'luthier.tuning') if m in sys.modules])"
+    )
+    assert _python(code, tmp_path).returncode == 0
+    done = _python(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_public_name_is_there() -> None:

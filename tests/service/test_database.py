@@ -14,9 +14,10 @@ from sqlalchemy import create_engine, inspect, make_url, text
 
 from compiler.errors import DatabaseError
 from service.db.engine import parse_url
+from service.db.migrate import known_revisions, migrations_config
 from service.db.models import Base
 from service.db.session import Database
-from service.db.upgrade import _config, open_database, schema_is_current
+from service.db.upgrade import SCHEMA, open_database, schema_is_current
 
 
 def test_the_migrations_give_the_tables_of_the_models(database: Database) -> None:
@@ -24,6 +25,10 @@ def test_the_migrations_give_the_tables_of_the_models(database: Database) -> Non
         context = MigrationContext.configure(session.connection(), opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
     assert schema_is_current(database)
+
+
+def test_the_schema_is_the_newest_revision() -> None:
+    assert [name for name, newest in known_revisions().items() if newest] == [SCHEMA]
 
 
 def test_opening_again_finds_what_was_written(database_url: str) -> None:
@@ -41,7 +46,7 @@ def test_downgrade_removes_everything(database_url: str) -> None:
     open_database(database_url).close()
     engine = create_engine(parse_url(database_url))
     with engine.begin() as connection:
-        config = _config()
+        config = migrations_config()
         config.attributes["connection"] = connection
         command.downgrade(config, "base")
     with engine.connect() as connection:
