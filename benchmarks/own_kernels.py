@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.codegen.kernel import Kernel, Param
-from compiler.codegen.llvm import emit_object
-from compiler.codegen.program import emit_program, phase_calls
+from compiler.codegen.program import phase_calls, program_object
 from compiler.pipeline import build_kernel, choose_schedules
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.schedule.source import ScheduleSource
@@ -51,7 +50,7 @@ class OwnKernels:
         slots = [self._place(program, s, k) for s, k in zip(subgraphs, kernels, strict=True)]
         calls = tuple(c for k, places in zip(kernels, slots, strict=True) for c in phase_calls(k, places))
         objects = {k.symbol: k.object_code for k in kernels}
-        code = emit_object(emit_program(calls), target)
+        code = program_object(calls, target)
         loaded = LoadedProgram([*objects.values(), code, team_object(target)])
         self._execution = Execution(loaded, threads, len(self._arrays))
         self._execution.table[:] = [array.ctypes.data for array in self._arrays]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,8 +29,15 @@ class Transform:
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """The transformed array."""
-        result = array.reshape(self.shape).astype(np.float64) @ np.array(self.matrix, np.float64).T
-        return np.ascontiguousarray(result.astype(array.dtype if self.dtype is None else self.dtype.numpy))
+        return self.rows(array.reshape(self.shape))
+
+    def rows(self, part: np.ndarray) -> np.ndarray:
+        """What becomes of some of the array's elements along its first dimension."""
+        columns = part.reshape(-1, part.shape[-1]).astype(np.float64).T
+        # Each row of the matrix gives a block of memory: packed arrays mostly have these blocks one after the other.
+        result = np.array(self.matrix, np.float64) @ columns
+        found = result.astype(part.dtype if self.dtype is None else self.dtype.numpy)
+        return np.moveaxis(found.reshape(-1, *part.shape[:-1]), 0, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +62,49 @@ class Packing:
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """The packed copy of a source array."""
-        if self.transform is not None:
-            array = self.transform.apply(array)
-        reach = [
-            1 + sum((n - 1) * c[d] for n, c in zip(self.shape, self.coefficients, strict=True))
-            for d in range(array.ndim)
-        ]
-        padding = [(0, max(0, r - s)) for r, s in zip(reach, array.shape, strict=True)]
-        padded = np.ascontiguousarray(np.pad(array, padding) if any(p for _, p in padding) else array)
-        strides = [sum(c * s for c, s in zip(cs, padded.strides, strict=True)) for cs in self.coefficients]
-        view = np.lib.stride_tricks.as_strided(padded, self.shape, strides, writeable=False)
-        return np.ascontiguousarray(view if self.dtype is None else view.astype(self.dtype.numpy))
+        packed = np.empty(self.shape, self.element_type(array.dtype))
+        self.fill(packed, array)
+        return packed
+
+    def element_type(self, source: np.dtype[Any]) -> np.dtype[Any]:
+        """Of the packed array, by that of the source."""
+        transformed = None if self.transform is None else self.transform.dtype
+        found = self.dtype or transformed
+        return source if found is None else found.numpy
+
+    def fill(self, packed: np.ndarray, array: np.ndarray) -> None:
+        """Write the packed copy of a source array. A transformed source is never in memory as a whole.
+
+        packed: of `shape`; it may be of any element type that holds all values of the source.
+        """
+        if self.transform is None:
+            packed[...] = _moved(array, self.shape, self.coefficients)
+            return
+        source = array.reshape(self.transform.shape)
+        along = max(range(len(self.shape)), key=lambda dim: self.coefficients[dim][0])
+        step = self.coefficients[along][0]
+        if not step:
+            packed[...] = _moved(self.transform.rows(source), self.shape, self.coefficients)
+            return
+        shape = (*self.shape[:along], *self.shape[along + 1 :])
+        coefficients = (*self.coefficients[:along], *self.coefficients[along + 1 :])
+        reach = _reach(shape, coefficients, 0)
+        for place in range(self.shape[along]):
+            part = self.transform.rows(source[place * step : place * step + reach])
+            np.moveaxis(packed, along, 0)[place] = _moved(part, shape, coefficients)
+
+
+def _moved(
+    array: np.ndarray, shape: tuple[int, ...], coefficients: tuple[tuple[int, ...], ...]
+) -> np.ndarray:
+    """A view of the array, or of a copy of it with zeros behind, that looks as if it were packed."""
+    wanted = [_reach(shape, coefficients, dim) for dim in range(array.ndim)]
+    padding = [(0, max(0, reach - size)) for reach, size in zip(wanted, array.shape, strict=True)]
+    padded = np.pad(array, padding) if any(p for _, p in padding) else array
+    strides = [sum(c * s for c, s in zip(cs, padded.strides, strict=True)) for cs in coefficients]
+    return np.lib.stride_tricks.as_strided(padded, shape, strides, writeable=False)
+
+
+def _reach(shape: tuple[int, ...], coefficients: tuple[tuple[int, ...], ...], dim: int) -> int:
+    """How many elements of a source dimension are looked at, from the first on."""
+    return 1 + sum((n - 1) * c[dim] for n, c in zip(shape, coefficients, strict=True))

@@ -16,14 +16,19 @@ and an Emitter makes each address once, outside the loops that do not move it. V
 nothing that made code faster, and took as long as all the rest of this together; LLVM's full pipeline takes longer."""
 
 
-def emit_object(ir: str, target: Target) -> bytes:
+KERNEL_LEVEL, PROGRAM_LEVEL = 3, 1
+"""How hard LLVM's code generator tries. A program is one long block that runs once per run: above level 1 the code
+generator takes longer for it than for ten kernels."""
+
+
+def emit_object(ir: str, target: Target, level: int = KERNEL_LEVEL) -> bytes:
     """Optimise and compile a module; raises CompileError with LLVM's own words.
 
     The object of a Target with a grid is its assembly as text, which the GPU's driver assembles.
     """
     if target.grid_threads:
         return emit_assembly(ir, target).encode()
-    machine = target_machine(target)
+    machine = _machine(target, level, os.getpid())
     module = _optimised(ir, machine)
     return bytes(machine.emit_object(module))
 
@@ -48,11 +53,11 @@ def initialise() -> None:
 
 def target_machine(target: Target) -> llvm.TargetMachine:
     """LLVM's description of a Target; raises TargetError where this LLVM does not know it."""
-    return _machine(target, os.getpid())
+    return _machine(target, KERNEL_LEVEL, os.getpid())
 
 
 @cache
-def _machine(target: Target, _pid: int) -> llvm.TargetMachine:
+def _machine(target: Target, level: int, _pid: int) -> llvm.TargetMachine:
     initialise()
     try:
         back_end = llvm.Target.from_triple(target.triple)
@@ -61,7 +66,7 @@ def _machine(target: Target, _pid: int) -> llvm.TargetMachine:
         raise TargetError(msg) from error
     features = ",".join(f"+{f}" for f in target.features)
     return back_end.create_target_machine(
-        cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="default"
+        cpu=target.cpu, features=features, opt=level, reloc="pic", codemodel="default"
     )
 
 

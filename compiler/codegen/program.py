@@ -20,8 +20,10 @@ from compiler.codegen.clear import CLEAR, Clear, emit_clears
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
 from compiler.codegen.kernel import Kernel
+from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object
 from compiler.index import Index
 from compiler.symbol import Size
+from compiler.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ def phase_calls(kernel: Kernel, slots: tuple[int, ...], clears: tuple[Clear, ...
         Call(kernel.phase_symbol(i), slots[:count], n, sizes, () if i else clears)
         for i, n in enumerate(kernel.parallel_extents)
     )
+
+
+def program_object(calls: tuple[Call, ...], target: Target, stamps: int | None = None) -> bytes:
+    """The program's machine code; see `emit_program`."""
+    return emit_object(emit_program(calls, stamps), target, PROGRAM_LEVEL)
 
 
 def emit_program(calls: tuple[Call, ...], stamps: int | None = None) -> str:

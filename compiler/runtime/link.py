@@ -10,12 +10,11 @@ import numpy as np
 
 from compiler.codegen.clear import Clear
 from compiler.codegen.kernel import Kernel, Param
-from compiler.codegen.llvm import emit_object
-from compiler.codegen.program import emit_program, phase_calls
+from compiler.codegen.program import phase_calls, program_object
 from compiler.graph.ir import TensorType
 from compiler.index import Index
 from compiler.packing import Packing
-from compiler.runtime.aligned import aligned
+from compiler.runtime.aligned import aligned, aligned_empty
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.loader import team_object
 from compiler.runtime.memory_plan import Life, MemoryPlan, lives, plan_memory, scratch_value
@@ -53,7 +52,7 @@ def link(
         target=target,
         threads=threads,
         kernels={k.symbol: k for k in kernels},
-        program=emit_object(emit_program(raw), target),
+        program=program_object(raw, target),
         team=team_object(target),
         calls=calls,
         slots=tuple(linker.slots),
@@ -133,10 +132,8 @@ class _Linker:
         key = (value, shape, param.packing)
         if key not in self._constant_of:
             array = self._constants[value].reshape(sizes)
-            if param.packing is not None:
-                array = param.packing.apply(array)
             self._constant_of[key] = len(self.constants)
-            self.constants.append(aligned(array).reshape(shape))
+            self.constants.append(_packed(array, param.packing).reshape(shape))
         self._uses[value] -= 1
         if self._consume and not self._uses[value]:
             del self._constants[value]
@@ -147,3 +144,12 @@ class _Linker:
             self._slot_of[slot] = len(self.slots)
             self.slots.append(slot)
         return self._slot_of[slot]
+
+
+def _packed(array: np.ndarray, packing: Packing | None) -> np.ndarray:
+    """What a kernel reads: written once, to where it stays."""
+    if packing is None:
+        return aligned(array)
+    packed = aligned_empty(packing.shape, packing.element_type(array.dtype))
+    packing.fill(packed, array)
+    return packed

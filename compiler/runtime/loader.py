@@ -17,7 +17,7 @@ import numpy as np
 
 from compiler.codegen.kernel import Kernel
 from compiler.codegen.llvm import emit_object, initialise
-from compiler.codegen.program import emit_program, phase_calls
+from compiler.codegen.program import phase_calls, program_object
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.errors import CompileError, InputError
 from compiler.target import Target, native_target
@@ -136,7 +136,7 @@ class LoadedKernel:
         slots = len(kernel.params) + len(kernel.symbols)
         calls = phase_calls(kernel, tuple(range(slots)))
         target = target or native_target()
-        program = emit_object(emit_program(calls), target)
+        program = program_object(calls, target)
         loaded = LoadedProgram([kernel.object_code, program, team_object(target)])
         self._execution = Execution(loaded, threads, slots)
 

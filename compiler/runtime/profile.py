@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.llvm import emit_object
-from compiler.codegen.program import emit_program, phase_calls
+from compiler.codegen.program import phase_calls, program_object
 from compiler.dtype import DType
 from compiler.runtime.arguments import Array, Values, bind_symbols
 from compiler.runtime.image import Image, KernelCall, Slot, TensorSpec
@@ -148,7 +147,7 @@ class Profiler:
 def _with_stamps(image: Image) -> Image:
     """The same model with one more output, which its program fills with times."""
     calls = tuple(c for k in image.calls for c in phase_calls(image.kernels[k.symbol], k.slots, k.clears))
-    program = emit_object(emit_program(calls, stamps=len(image.slots)), image.target)
+    program = program_object(calls, image.target, stamps=len(image.slots))
     spec = TensorSpec(_STAMPS, (image.threads, len(calls), 2), DType.I64)
     slots = (*image.slots, Slot("output", len(image.outputs)))
     return replace(image, program=program, outputs=(*image.outputs, spec), slots=slots)
