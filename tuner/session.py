@@ -10,6 +10,7 @@ the log.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.errors import MeasureError
+from compiler.errors import InputError, MeasureError
 from compiler.space.space import SearchSpace
 from tuner.cost_model.learner import Learner
 from tuner.cost_model.protocol import CostModel
@@ -35,6 +36,8 @@ from tuner.task import Task
 from tuner.task_run import TaskRun
 from tuner.task_scheduler.gradient import GradientScheduler, TaskShare
 from tuner.workbench import Batch, Workbench
+
+_LOG = logging.getLogger("luthier.tuner")
 
 __all__ = ["Event", "SessionOptions", "SessionResult", "TaskResult", "TuningSession"]
 
@@ -93,7 +96,7 @@ class TuningSession:
         self._clock = PhaseClock(now_s)
         self._deadline = Deadline(options.seconds)
         self._bench = Workbench(builder, runner, self._clock)
-        model = cost_model or _default_model(options) if options.strategy in RANKED else None
+        model = cost_model or _default_model(options, tasks) if options.strategy in RANKED else None
         self._learner = Learner(model, self._clock)
         self._runs: list[TaskRun] = []
         self._flights: deque[_Flight] = deque()
@@ -298,10 +301,19 @@ def _device_s(results: Sequence[MeasureResult]) -> float:
     return sum(measured) / len(measured) if measured else 0.0
 
 
-def _default_model(options: SessionOptions) -> CostModel:
+def _default_model(options: SessionOptions, tasks: Sequence[Task]) -> CostModel:
+    """XGBoost on the features of the loops; it begins with the shipped trees where those know all Targets."""
     # XGBoost takes a while to import, and sessions without a ranking strategy do not need it.
     from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+    from tuner.cost_model.stored import SHIPPED, load_model
     from tuner.cost_model.trees import XGBoostOptions
     from tuner.cost_model.xgboost_model import XGBoostModel
 
-    return XGBoostModel(NestFeatures(), FEATURE_NAMES, XGBoostOptions(seed=options.seed))
+    prior = None
+    if SHIPPED.exists():
+        try:
+            shipped = load_model(SHIPPED)
+            prior = shipped.booster if all(shipped.knows(task.target) for task in tasks) else None
+        except InputError as refused:
+            _LOG.warning("the search begins without a cost model: %s", refused)
+    return XGBoostModel(NestFeatures(), FEATURE_NAMES, XGBoostOptions(seed=options.seed), prior)

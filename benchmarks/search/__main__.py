@@ -18,8 +18,11 @@ from benchmarks.search.curves_plot import curves_svg
 from benchmarks.search.lab import LEAST_ROWS, Curves, ablation, document, replay_all, report, task_samples
 from benchmarks.search.pools import load_pools
 from benchmarks.search.record import OPTIONS, prepare, record
+from compiler.errors import InputError
 from tuner.cost_model.features import NestFeatures
 from tuner.cost_model.gates import held_out
+from tuner.cost_model.stored import SHIPPED, StoredModel, load_model, promoted, save_model
+from tuner.cost_model.trees import XGBoostOptions, train
 from tuner.phases import PhaseClock
 from tuner.workbench import Workbench
 from workers.local import LocalBuilder, LocalRunner
@@ -35,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             prepare(sorted(options.models.glob("*.onnx")), options.pools, options.tasks)
         case "record":
             _record(options)
+        case "train":
+            _train(options)
         case _:
             _report(options)
 
@@ -70,6 +75,35 @@ def _report(options: argparse.Namespace) -> None:
         options.plot.write_text(curves_svg(curves))
 
 
+def _train(options: argparse.Namespace) -> None:
+    pools = [pool for pool in load_pools(options.pools) if len(pool.rows) >= LEAST_ROWS]
+    tasks = task_samples(pools, NestFeatures())
+    gates = held_out(tasks)
+    if gates is None:
+        print("a model needs pools of two networks or more; prepare and record some first")
+        raise SystemExit(1)
+    print(report(pools, gates, {}, {}, 0))
+    kept = _kept(options.model)
+    why = promoted(gates, kept)
+    if why:
+        print(f"not kept: {why}")
+        raise SystemExit(1)
+    booster = train([(task.features, task.throughput) for task in tasks], XGBoostOptions())
+    assert booster is not None  # the gates have trained on fewer
+    number = 1 if kept is None else kept.number + 1
+    save_model(options.model, booster, gates, number, [pool.task.target for pool in pools])
+    print(f"model {number} is in {options.model}")
+
+
+def _kept(path: Path) -> StoredModel | None:
+    """The model in use; one for other rules is no rival."""
+    try:
+        return load_model(path) if path.exists() else None
+    except InputError as refused:
+        print(refused)
+        return None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__.splitlines()[0])
     parser.add_argument("--pools", type=Path, default=POOLS, help="folder of the pools")
@@ -80,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=1000, help="rows of each pool (1000)")
     recording.add_argument("--seconds", type=float, default=60.0, help="wall clock (60)")
+    training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")
+    training.add_argument("--model", type=Path, default=SHIPPED, help="where the model is, or will be")
     reporting = commands.add_parser("report", help="gates, ablation, replay")
     reporting.add_argument("--seeds", type=int, default=10, help="of each replay; 0 for none (10)")
     reporting.add_argument("--trials", type=int, default=64, help="of each replay (64)")

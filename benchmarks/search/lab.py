@@ -76,9 +76,9 @@ def report(
     pools: Sequence[Pool], gates: Gates | None, without: Mapping[str, Gates], curves: Curves, seeds: int
 ) -> str:
     """Everything as text."""
-    lines = [
-        f"{len(pools)} pools of {len({p.network for p in pools})} networks, {sum(len(p.rows) for p in pools)} rows"
-    ]
+    networks, rows = len({pool.network for pool in pools}), sum(len(pool.rows) for pool in pools)
+    epochs = ", ".join(sorted({str(pool.epoch) for pool in pools}))
+    lines = [f"{len(pools)} pools of {networks} networks, {rows} rows, recorded with code generator {epochs}"]
     lines += [
         f"  {pool.network:20s} {pool.task.name:44s} {len(pool.rows):5d} rows, default at "
         f"{_default_share(pool):.2f} of the best"

@@ -37,6 +37,7 @@ class Pool:
     network: str
     task: Task
     rows: tuple[Row, ...]
+    epoch: int = CODEGEN_EPOCH
 
     @property
     def best_s(self) -> float:
@@ -57,11 +58,17 @@ def samples(space: SearchSpace, seed: int = 0) -> Iterator[Assignment]:
 
 
 class PoolFile:
-    """A pool on disk. What was recorded under other rules or another code generator is refused, never mixed."""
+    """A pool on disk that can grow. What was measured with another code generator is refused, never mixed."""
 
     def __init__(self, path: Path) -> None:
         """Read what was recorded."""
         header, self.rows = _read(path)
+        if header["epoch"] != CODEGEN_EPOCH:
+            msg = (
+                f"{path.name} was recorded with code generator {header['epoch']}, this is {CODEGEN_EPOCH}; begin it "
+                "again in another folder"
+            )
+            raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
 
     @staticmethod
@@ -86,7 +93,9 @@ def load_pools(folder: Path) -> list[Pool]:
     for path in sorted(folder.glob("*.jsonl")):
         header, rows = _read(path)
         task = task_from_json(header["task"])
-        pools.append(Pool(str(header["network"]), task, tuple(_row(row) for row in rows)))
+        pools.append(
+            Pool(str(header["network"]), task, tuple(_row(row) for row in rows), int(header["epoch"]))
+        )
     return pools
 
 
@@ -105,10 +114,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[list[Any]]]:
     with path.open() as file:
         header = json.loads(file.readline())
         rows = [json.loads(line) for line in file if line.endswith("\n")]
-    if (header["rules"], header["epoch"]) != (VERSION, CODEGEN_EPOCH):
-        msg = (
-            f"{path.name} was recorded under rules {header['rules']} and code generator {header['epoch']}, these are "
-            f"{VERSION} and {CODEGEN_EPOCH}; record it again"
-        )
+    if header["rules"] != VERSION:
+        msg = f"{path.name} was recorded under rules {header['rules']}, these are {VERSION}; record it again"
         raise InputError(msg)
     return header, rows

@@ -119,6 +119,15 @@ def test_a_disturbed_batch_is_thrown_away(tmp_path: Path) -> None:
         assert sum(record(tmp_path, 8, 60.0, bench).values()) == 0
 
 
+def test_a_pool_of_other_code_is_read_but_does_not_grow(tmp_path: Path) -> None:
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "epoch": -1}) + "\n")
+    assert load_pools(tmp_path)[0].epoch == -1
+    with pytest.raises(InputError, match="code generator -1"):
+        PoolFile(path)
+
+
 def test_a_pool_of_other_rules_is_refused(tmp_path: Path) -> None:
     PoolFile.create(tmp_path, "net", POOLS[0].task)
     (path,) = tmp_path.iterdir()
