@@ -1,4 +1,4 @@
-"""Operators on floats of 16 bits: computed in single precision, their results rounded once."""
+"""Operators on values that are only stored: computed in a wider type, their results rounded once."""
 
 from __future__ import annotations
 
@@ -13,27 +13,39 @@ from compiler.frontend.computes import at, output_axes
 from compiler.graph.ir import Compute
 from compiler.scalar import Cast, Load
 
+Wider = Mapping[DType, DType]
+"""The type in which values of another are computed with."""
+
+_SINGLE: Wider = {DType.F16: DType.F32, DType.BF16: DType.F32}
+_BYTES: Wider = {DType.BOOL: DType.U8}
+
 
 def in_single(lowerings: Mapping[str, Lowering], *, rounded: int | None = None) -> dict[str, Lowering]:
     """The lowerings for floats of 16 bits too; `rounded`: how many outputs have the type of the inputs, else all.
 
     For operators that compute. Those that only move elements take any type as it is.
     """
-    return {name: _in_single(lowering, rounded) for name, lowering in lowerings.items()}
+    return {name: _widened(lowering, _SINGLE, rounded) for name, lowering in lowerings.items()}
 
 
-def _in_single(lowering: Lowering, rounded: int | None) -> Lowering:
+def in_bytes(lowerings: Mapping[str, Lowering]) -> dict[str, Lowering]:
+    """The lowerings for truth values too, computed as the numbers 0 and 1."""
+    return {name: _widened(lowering, _BYTES, None) for name, lowering in lowerings.items()}
+
+
+def _widened(lowering: Lowering, wider: Wider, rounded: int | None) -> Lowering:
     def lower(call: OperatorCall) -> None:
-        narrow = {p: kind for p in range(len(call.proto.input)) if (kind := _narrow(call, p)) is not None}
+        kinds = {p: kind for p in range(len(call.proto.input)) if (kind := _type(call, p)) is not None}
+        narrow = {p: kind for p, kind in kinds.items() if kind in wider}
         if not narrow:
             return lowering(call)
         inputs = [
-            _cast(call, call.value(p), DType.F32, "single") if p in narrow else name
+            _cast(call, call.value(p), wider[narrow[p]], "wide") if p in narrow else name
             for p, name in enumerate(call.proto.input)
         ]
         count = len(call.proto.output) if rounded is None else rounded
         outputs = [
-            call.builder.fresh(f"{name}.single") if name and place < count else name
+            call.builder.fresh(f"{name}.wide") if name and place < count else name
             for place, name in enumerate(call.proto.output)
         ]
         proto = NodeProto()
@@ -46,28 +58,27 @@ def _in_single(lowering: Lowering, rounded: int | None) -> Lowering:
         for place, name in enumerate(outputs[:count]):
             found = call.builder.resolve(name)
             if name and found in call.builder.shapes:
-                _emit_rounded(call, found, kind, place)
+                _emit_rounded(call, found, wider[kind], kind, place)
         return None
 
     return lower
 
 
-def _narrow(call: OperatorCall, position: int) -> DType | None:
-    """The type of an input, where it is such a float."""
+def _type(call: OperatorCall, position: int) -> DType | None:
+    """The type of an input, where it is one of ours."""
     if not call.has(position):
         return None
     name = call.builder.resolve(call.proto.input[position])
     if name not in call.builder.shapes:
         return None
     try:
-        kind = DType.from_numpy(call.builder.dtype(name))
+        return DType.from_numpy(call.builder.dtype(name))
     except KeyError:
         return None
-    return kind if kind in (DType.F16, DType.BF16) else None
 
 
-def _emit_rounded(call: OperatorCall, value: str, kind: DType, output: int) -> None:
-    if call.dtype(value) is not DType.F32:
+def _emit_rounded(call: OperatorCall, value: str, wide: DType, kind: DType, output: int) -> None:
+    if call.dtype(value) is not wide:
         return call.emit_same(value, output)
     axes = output_axes(call.builder.shapes[value])
     return call.emit(Compute(axes, (), None, Cast(Load(value, at(axes)), kind), kind), output)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from compiler.frontend.call import OWN_DOMAIN, Lowering
 from compiler.frontend.operators import (
+    accumulation,
     activation,
     arithmetic,
     casts,
@@ -26,6 +27,7 @@ from compiler.frontend.operators import (
     pooling,
     quantisation,
     quantised_products,
+    ranking,
     rearranging,
     recurrent,
     reduction,
@@ -45,6 +47,7 @@ from compiler.frontend.operators import (
 from compiler.frontend.single import in_single
 
 _ONNX: Mapping[str, Lowering] = {
+    **in_single(accumulation.LOWERINGS),
     **activation.LOWERINGS,
     **arithmetic.LOWERINGS,
     **casts.LOWERINGS,
@@ -65,6 +68,7 @@ _ONNX: Mapping[str, Lowering] = {
     **in_single(pooling.LOWERINGS),
     **quantisation.LOWERINGS,
     **quantised_products.LOWERINGS,
+    **ranking.LOWERINGS,
     **rearranging.LOWERINGS,
     **in_single(recurrent.LOWERINGS),
     **in_single(reduction.LOWERINGS),

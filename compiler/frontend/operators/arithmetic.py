@@ -107,11 +107,9 @@ def _sign(call: OperatorCall) -> None:
 
 
 def _mod(call: OperatorCall) -> None:
-    """Emit the remainder with the sign of the dividend (fmod) or of the divisor, which only whole numbers have."""
+    """Emit the remainder with the sign of the dividend (fmod) or of the divisor."""
     dtype = call.dtype(*call.values())
     truncated = bool(call.integer("fmod"))
-    if dtype.is_float and not truncated:
-        call.unsupported("floats without fmod")
 
     def body(x: Expr, y: Expr) -> Expr:
         rest = apply("rem", x, y)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
+from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, distinct_axes
-from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
 from compiler.frontend.operators.reshaping import reshaped_indices
+from compiler.frontend.single import in_bytes
 from compiler.frontend.statistics import Finish
 from compiler.graph.ir import Compute
 from compiler.index import ZERO
 from compiler.scalar import Const, Expr, Load, apply
 
-_LARGEST = 3.4028234663852886e38
-"""The largest float32."""
+_LARGEST = {DType.F32: float(np.finfo(np.float32).max), DType.F64: float(np.finfo(np.float64).max)}
 
 
 def _reduce(reducer: str, axes_input_since: int) -> Lowering:
@@ -64,10 +67,13 @@ def _log_sum_exp(call: OperatorCall) -> None:
     """Emit log(sum exp(x - max)) + max, which never overflows; an infinite max counts as the largest number."""
     axes = _composed_axes(call)
     kept = [1 if d in axes else n for d, n in enumerate(call.shape(0))]
+    largest = _LARGEST.get(call.dtype(call.value(0)))
+    if largest is None:
+        call.unsupported(f"element type {call.builder.dtype(call.value(0))}")
     top = _reduction(call, axes, "max", keep=True)
     outer = output_axes(kept)
-    bounded = apply("max", Load(call.intermediate(top, "max"), at(outer)), Const(-_LARGEST))
-    limit = call.intermediate(Compute(outer, (), None, apply("min", bounded, Const(_LARGEST))), "limit")
+    bounded = apply("max", Load(call.intermediate(top, "max"), at(outer)), Const(-largest))
+    limit = call.intermediate(Compute(outer, (), None, apply("min", bounded, Const(largest))), "limit")
 
     def distance(x: Expr) -> Expr:
         assert isinstance(x, Load)
@@ -83,7 +89,6 @@ def _log_sum_exp(call: OperatorCall) -> None:
 
 def _axes(call: OperatorCall, input_since: int) -> list[int]:
     """The axes to reduce; none given means all of them, or none at all where the node says so."""
-    float_operands(call, call.value(0))
     rank = len(call.shape(0))
     if call.opset >= input_since:
         axes = call.constant_ints(1) if call.has(1) else []
@@ -122,8 +127,7 @@ def _reduction(
 
 LOWERINGS: Mapping[str, Lowering] = {
     "ReduceSum": _reduce("sum", 13),
-    "ReduceMax": _reduce("max", 18),
-    "ReduceMin": _reduce("min", 18),
+    **in_bytes({"ReduceMax": _reduce("max", 18), "ReduceMin": _reduce("min", 18)}),
     "ReduceProd": _reduce("prod", 18),
     "ReduceMean": _reduce_mean,
     "ReduceL1": _composed("sum", lambda x: apply("abs", x)),

@@ -1,0 +1,148 @@
+"""Places of the largest and smallest elements: ArgMax, ArgMin, Hardmax, TopK.
+
+A place is compared as a number, read from a constant that counts. NaN is larger than any number, and smaller as well
+where the smallest is asked for, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.frontend.call import Lowering, OperatorCall, positive_axis
+from compiler.frontend.computes import (
+    ReduceAxes,
+    at,
+    broadcast_indices,
+    number,
+    output_axes,
+    reduced,
+    widened,
+)
+from compiler.frontend.statistics import Parts, along
+from compiler.graph.ir import Compute
+from compiler.index import ZERO, Index, LookedUp
+from compiler.scalar import Const, Expr, Load, Lookup, apply
+
+
+def _arg(reducer: str) -> Lowering:
+    """The place of the first (or last) extreme element along an axis."""
+
+    def lower(call: OperatorCall) -> None:
+        shape = call.shape(0)
+        axis = positive_axis(call, call.integer("axis"), len(shape))
+        last = bool(call.integer("select_last_index"))
+        found = _extreme_place(call, [axis], reducer, last=last)
+        if call.integer("keepdims", 1):
+            return call.emit_same(found)
+        axes = output_axes(n for d, n in enumerate(shape) if d != axis)
+        indices = list(at(axes))
+        indices.insert(axis, ZERO)
+        return call.emit(Compute(axes, (), None, Load(found, tuple(indices)), DType.I64))
+
+    return lower
+
+
+def _extreme_place(call: OperatorCall, axes: Collection[int], reducer: str, *, last: bool) -> str:
+    """Where the extreme elements are among those along the axes, which keep one element each."""
+    value, kind = call.value(0), call.dtype(call.value(0))
+    parts = along(call, value, axes)
+    x = widened(parts.element(), kind)
+    best = parts.of(parts.total(reducer, x, "best"))
+    hit = apply("equal", x, best)
+    if kind.is_float:
+        hit = apply("or", hit, apply("not", apply("equal", x, x)))
+    place = Load(_places(call, axes), _within(call, parts, axes))
+    body = apply("select", hit, place, Const(-1 if last else parts.count, DType.I64))
+    return parts.total("max" if last else "min", body, "place")
+
+
+def _places(call: OperatorCall, axes: Collection[int]) -> str:
+    """A constant that counts the elements along the axes; the others have an extent of 1."""
+    shape = [n if d in axes else 1 for d, n in enumerate(call.shape(0))]
+    return call.intermediate_constant(np.arange(np.prod(shape), dtype=np.int64).reshape(shape), "places")
+
+
+def _within(call: OperatorCall, parts: Parts, axes: Collection[int]) -> tuple[Index, ...]:
+    return tuple(index if d in axes else ZERO for d, index in enumerate(parts.indices))
+
+
+def _hardmax(call: OperatorCall) -> None:
+    """1 at the first of the largest elements, 0 elsewhere; before opset 13 all axes from `axis` on are one."""
+    shape, kind = call.shape(0), call.dtype(call.value(0))
+    rank = len(shape)
+    if call.opset >= 13:
+        over: Collection[int] = [positive_axis(call, call.integer("axis", -1), rank)]
+    else:
+        first = call.integer("axis", 1)
+        over = range(rank if first == rank else positive_axis(call, first, rank), rank)
+    found = _extreme_place(call, over, "max", last=False)
+    axes = output_axes(shape)
+    sizes = [a.size for a in axes]
+    here, best = (
+        Load(value, broadcast_indices(call.builder.shapes[value], at(axes), sizes))
+        for value in (_places(call, over), found)
+    )
+    body = apply("select", apply("equal", here, best), number(1, kind), number(0, kind))
+    call.emit(Compute(axes, (), None, body, kind))
+
+
+def _top_k(call: OperatorCall) -> None:
+    """The k extreme elements along an axis in order, and their places; equal ones in order of their places.
+
+    An element's rank is how many others come before it: work that grows with the square of the axis.
+    """
+    shape, kind = call.shape(0), call.dtype(call.value(0))
+    axis = positive_axis(call, call.integer("axis", -1), len(shape))
+    (count,) = [call.integer("k")] if call.opset < 10 else call.constant_ints(1)
+    if not 0 <= count <= shape[axis]:
+        call.reject(f"asks for {count} of {shape[axis]} elements")
+    places = call.intermediate_constant(np.arange(shape[axis], dtype=np.int64), "places")
+    rank = _ranks(call, axis, places)
+    axes = output_axes(count if d == axis else n for d, n in enumerate(shape))
+    inner = ReduceAxes()
+    other = inner.index(shape[axis])
+    indices = tuple(other if d == axis else index for d, index in enumerate(at(axes)))
+    numbers = call.intermediate_constant(np.arange(count, dtype=np.int64), "numbers")
+    chosen = apply("equal", Load(rank, indices), Load(numbers, (at(axes)[axis],)))
+    body = apply("select", chosen, Load(places, (other,)), Const(0, DType.I64))
+    found = call.intermediate(reduced(axes, inner, "sum", body, DType.I64), "place")
+    name = LookedUp(f"@{call.proto.output[0]}", shape[axis])
+    where = tuple(Index.of(name) if d == axis else index for d, index in enumerate(at(axes)))
+    value = Lookup(name, Load(found, at(axes)), Load(call.value(0), where))
+    call.emit(Compute(axes, (), None, value, kind))
+    if len(call.proto.output) > 1 and call.proto.output[1]:
+        call.emit_same(found, 1)
+
+
+def _ranks(call: OperatorCall, axis: int, places: str) -> str:
+    """How many elements along the axis come before each."""
+    value, kind = call.value(0), call.dtype(call.value(0))
+    axes, inner = output_axes(call.shape(0)), ReduceAxes()
+    other = inner.index(call.shape(0)[axis])
+    x = widened(Load(value, at(axes)), kind)
+    y = widened(Load(value, tuple(other if d == axis else i for d, i in enumerate(at(axes)))), kind)
+    earlier = apply("less", Load(places, (other,)), Load(places, (at(axes)[axis],)))
+    pair = (x, y) if call.integer("largest", 1) else (y, x)
+    before, after = _above(*pair, kind), _above(*pair[::-1], kind)
+    first = apply("or", before, apply("and", apply("not", after), earlier))
+    body = apply("select", first, Const(1, DType.I64), Const(0, DType.I64))
+    return call.intermediate(reduced(axes, inner, "sum", body, DType.I64), "rank")
+
+
+def _above(x: Expr, y: Expr, kind: DType) -> Expr:
+    """Whether y is above x; NaN is above all numbers."""
+    above: Expr = apply("less", x, y)
+    if not kind.is_float:
+        return above
+    return apply("or", above, apply("and", apply("equal", x, x), apply("not", apply("equal", y, y))))
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "ArgMax": _arg("max"),
+    "ArgMin": _arg("min"),
+    "Hardmax": _hardmax,
+    "TopK": _top_k,
+}
