@@ -111,34 +111,41 @@ def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
     """The members as a chain; None where the rules forbid it."""
     if any(m.anchor is not None and not _reads_once(graph, m.anchor.compute) for m in members):
         return None
-    axes = _Axes(members)
-    inside = {m.last.output: i for i, m in enumerate(members)}
-    outside: dict[tuple[str, int], list[tuple[int, Axis]]] = {}
-    for i, member in enumerate(members):
-        for load in _member_loads(member):
-            producer = inside.get(load.buffer)
-            if producer is not None and not axes.join_read(i, load, producer):
-                return None
-            if producer is None:
-                for d, index in enumerate(load.indices):
-                    if index.name is not None:
-                        outside.setdefault((load.buffer, d), []).append((i, axes.axis(i, index.name)))
-    if not axes.distinct() or not _share_rows(members, axes):
+    axes = _joined_axes(members)
+    if axes is None or not _share_rows(members, axes):
         return None
-    for places in outside.values():
-        axes.join_where_possible(places)
-    return Chain(tuple(members), axes.names())
+    return _along_what_is_read(members, axes)
 
 
 def aligned(members: tuple[FusedNodes, ...]) -> Chain | None:
     """Members that read each other at their own places, whatever else they do; None where one reads elsewhere."""
+    axes = _joined_axes(members)
+    return None if axes is None else _along_what_is_read(members, axes)
+
+
+def _joined_axes(members: Sequence[FusedNodes]) -> _Axes | None:
+    """The axes, joined by what the members read of each other; None where one reads at another place than its own."""
     axes = _Axes(members)
     inside = {m.last.output: i for i, m in enumerate(members)}
     for i, member in enumerate(members):
         for load in _member_loads(member):
             if load.buffer in inside and not axes.join_read(i, load, inside[load.buffer]):
                 return None
-    return Chain(members, axes.names()) if axes.distinct() else None
+    return axes if axes.distinct() else None
+
+
+def _along_what_is_read(members: Sequence[FusedNodes], axes: _Axes) -> Chain:
+    """Axes that walk along the same dimension of what the chain is given are one, but for those of products."""
+    inside = {m.last.output for m in members}
+    outside: dict[tuple[str, int], list[tuple[int, Axis]]] = {}
+    for i, member in enumerate(members):
+        for load in _member_loads(member, products=False):
+            for d, index in enumerate(load.indices if load.buffer not in inside else ()):
+                if index.name is not None:
+                    outside.setdefault((load.buffer, d), []).append((i, axes.axis(i, index.name)))
+    for places in outside.values():
+        axes.join_where_possible(places)
+    return Chain(tuple(members), axes.names())
 
 
 def _reads_once(graph: Graph, compute: Compute) -> bool:
@@ -148,9 +155,13 @@ def _reads_once(graph: Graph, compute: Compute) -> bool:
     return any(prod(sizes) >= points for sizes in read)
 
 
-def _member_loads(member: FusedNodes) -> Iterator[Load]:
-    """Loads of both stages, in terms of the member's axes, but for those of its own reduction's result."""
-    if member.anchor is not None:
+def _member_loads(member: FusedNodes, *, products: bool = True) -> Iterator[Load]:
+    """Loads of both stages, in terms of the member's axes, but for those of its own reduction's result.
+
+    `products`: also those of a reduction that is a contraction.
+    """
+    contraction = member.anchor is not None and member.anchor.compute.kind is ComputeKind.CONTRACTION
+    if member.anchor is not None and (products or not contraction):
         yield from loads(member.anchor.compute.body)
     own = member.anchor.output if member.anchor is not None else None
     for body in map_bodies(member).values():

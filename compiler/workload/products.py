@@ -4,9 +4,9 @@
     →  e[i, j] = exp(s[i, j] - max(j) s[i, j])  →  p[i, j] = e[i, j] / sum(j) e[i, j]
     →  y[i, l] = sum(j) p[i, j] * v[j, l]
 
-Both contractions are products of activations, the chain reads nothing else that is as large as the first one's result,
-and what flows between the three has no other reader. A schedule may then keep some rows of s and e in the cache, or run
-each stage as a phase of its own.
+Both contractions are products of activations, the chain reads nothing else that is as large as the first one's result
+but along the same columns, and what flows between the three has no other reader. A schedule may then keep some rows of
+s and e in the cache, or run each stage as a phase of its own.
 """
 
 from __future__ import annotations
@@ -32,10 +32,20 @@ def join_products(chains: tuple[Chain, ...], graph: Graph) -> tuple[Chain, ...]:
         if first is None or last is None:
             continue
         found = aligned((*first.members, *chain.members, *last.members))
-        if found is not None:
+        if found is not None and _has_one_column(found):
             joined[id(last)] = found
             gone |= {id(first), id(chain)}
     return tuple(joined.get(id(chain), chain) for chain in chains if id(chain) not in gone)
+
+
+def _has_one_column(chain: Chain) -> bool:
+    """Whether all reductions but the first product's run along the same axis."""
+    columns = {
+        names[a.name]
+        for member, names in list(zip(chain.members, chain.names, strict=True))[1:]
+        for a in (member.anchor.compute.reduce_axes if member.anchor is not None else ())
+    }
+    return len(columns) == 1
 
 
 def _readers(chains: tuple[Chain, ...]) -> Mapping[str, list[Chain]]:

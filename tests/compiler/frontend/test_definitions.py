@@ -6,12 +6,14 @@ from onnx import helper
 
 from compiler.errors import UnsupportedOperator
 from compiler.frontend import import_model
+from luthier.backend import prepare
 from tests.compiler.frontend.cases import Case, case, ints, run_case, run_one, weights
 from tests.compiler.frontend.models import model
 
 DEFINED = [
     case("SwiGLU", (2, 3), (2, 3), opset=28),
     case("SwiGLU", (2, 3), (2, 3), opset=28, alpha=0.5),
+    case("RotaryEmbedding", (2, 3, 4, 8), weights(2, 4, 4), weights(2, 4, 4), opset=23, interleaved=1),
     case("SoftmaxCrossEntropyLoss", (3, 5), ints(1, 0, 4)),
     case("SoftmaxCrossEntropyLoss", (3, 5), ints(1, 0, 4), weights(5), reduction="sum"),
     case("NegativeLogLikelihoodLoss", (3, 5, 2), np.array([[0, 1], [4, 2], [3, 3]]), reduction="none"),
@@ -41,3 +43,19 @@ def test_what_is_unsupported_in_a_definition_is_named_with_its_place() -> None:
     node = helper.make_node("Bernoulli", ["x"], ["y"], name="draw")
     with pytest.raises(UnsupportedOperator, match="draw/"):
         import_model(model([node], {"x": [2]}))
+
+
+@pytest.mark.parametrize("masked", ["nothing", "a row", "everything"])
+def test_attention_with_a_mask_for_each_head(masked: str) -> None:
+    """What is masked everywhere is 0. The mask's own maxima run along the columns of the scores, in one Subgraph."""
+    q, k, v = weights(2, 3, 4, 8), weights(2, 3, 6, 8), weights(2, 3, 6, 8)
+    mask = weights(2, 3, 4, 6)
+    mask[{"nothing": (slice(0),), "a row": (1, 2, 0), "everything": ()}[masked]] = -np.inf
+    node = helper.make_node("Attention", ["q", "k", "v", "mask"], ["y"])
+    given = {"q": q, "k": k, "v": v, "mask": mask}
+    proto = model([node], {name: list(a.shape) for name, a in given.items()}, opset=23)
+    (actual,) = prepare(proto).run(list(given.values()))
+    scores = np.einsum("bhqd,bhkd->bhqk", q, k).astype(np.float64) / np.sqrt(8) + mask
+    power = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
+    total = power.sum(-1, keepdims=True)
+    np.testing.assert_allclose(actual, power / np.where(total == 0, 1, total) @ v, rtol=1e-5, atol=1e-6)
