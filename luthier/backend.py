@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from compiler.errors import InputError
@@ -42,7 +42,8 @@ class LuthierRep(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Outputs in the model's order: an array, a list of them for a sequence, None for an optional without value.
 
-        A TensorProto may stand for an array; then the outputs are such, too.
+        A TensorProto may stand for an array. Where all inputs are such, so are all outputs, else those of types that
+        NumPy lacks; they hold their data like the first one.
 
         Raises:
             InputError: the number, shape or type of the inputs is wrong.
@@ -53,7 +54,7 @@ class LuthierRep(BackendRep):
         if len(values) != len(names):
             msg = f"the model has {len(names)} inputs, {len(values)} were given; give one value each"
             raise InputError(msg)
-        protos = any(isinstance(value, TensorProto) for value in values)
+        protos = [value for value in values if isinstance(value, TensorProto)]
         given = {}
         for name, value in zip(names, values, strict=True):
             array = numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
@@ -61,10 +62,20 @@ class LuthierRep(BackendRep):
         found = self._module.run(given)
         results = [found[name] for name in self._module.outputs]
         if protos:
+            every, raw = len(protos) == len(values), protos[0].HasField("raw_data")
             results = [
-                numpy_helper.from_array(r, n) for n, r in zip(self._module.outputs, results, strict=True)
+                _as_proto(r, n, raw=raw) if every or r.dtype.isbuiltin != 1 else r
+                for n, r in zip(self._module.outputs, results, strict=True)
             ]
         return tuple(self._outputs(*results))
+
+
+def _as_proto(array: np.ndarray[Any, Any], name: str, *, raw: bool) -> TensorProto:
+    """The array as a TensorProto, its data as bytes (`raw`) or in the field of its type."""
+    if raw:
+        return numpy_helper.from_array(array, name)
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor(name, kind, array.shape, array.reshape(-1).tolist())
 
 
 class LuthierBackend(Backend):

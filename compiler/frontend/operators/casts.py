@@ -37,12 +37,12 @@ def _emit_cast(call: OperatorCall, kind: np.dtype[np.generic]) -> None:
     axes = output_axes(call.shape(0))
     element: Expr = Load(value, at(axes))
     if dtype in TINY_FLOATS and source.is_float and call.integer("saturate", 1):
-        element = _saturated(element, source, dtype)
+        element = within_range(element, source, dtype)
     return call.emit(Compute(axes, (), None, Cast(element, dtype), dtype))
 
 
-def _saturated(element: Expr, source: DType, dtype: DType) -> Expr:
-    """What is beyond the largest number of a type, infinity as well, is that number."""
+def within_range(element: Expr, source: DType, dtype: DType) -> Expr:
+    """What is beyond the largest number of a tiny float, infinity as well, becomes that number."""
     wide = Cast(element, source.computed) if source.is_stored_only else element
     bits = np.asarray(TINY_FLOATS[dtype].largest, np.uint8)
     largest = float(bits.view(dtype.numpy))

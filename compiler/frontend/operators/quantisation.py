@@ -1,6 +1,6 @@
 """Quantisation: floats to small whole numbers and back, by a scale and a zero point.
 
-    QuantizeLinear         y = saturate(round(x / scale) + zero)       ties to even; x, scale: f32
+    QuantizeLinear         y = saturate(round(x / scale) + zero)       ties to even; x, scale: floats
     DequantizeLinear       y = (x - zero) * scale
     DynamicQuantizeLinear  the same with scale and zero from the smallest and largest x
 
@@ -14,15 +14,16 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto, helper
 
-from compiler.dtype import DType
+from compiler.dtype import TINY_FLOATS, DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.operators.casts import within_range
 from compiler.graph.ir import Compute
 from compiler.index import ZERO
 from compiler.scalar import Cast, Const, Expr, Load, apply
 from compiler.symbol import Axis
 
-QUANTISED = (DType.U8, DType.I8, DType.I16)
+QUANTISED = (DType.U8, DType.I8, DType.I16, DType.U16, DType.I4, DType.U4, DType.I2, DType.U2)
 _LEVELS = 255.0
 
 
@@ -32,7 +33,10 @@ def quantised(value: Expr, scale: Expr, zero: Expr | None, dtype: DType) -> Expr
 
 
 def saturated(value: Expr, zero: Expr | None, dtype: DType) -> Expr:
-    """saturate(round(value) + zero) of an f32 value."""
+    """saturate(round(value) + zero) of an f32 value; tiny floats round when they are stored."""
+    if dtype in TINY_FLOATS:
+        moved = value if zero is None else apply("add", value, Cast(zero, DType.F32))
+        return Cast(within_range(moved, DType.F32, dtype), dtype)
     low, high = dtype.limits
     whole: Expr = apply("round", value)
     if zero is not None:
@@ -57,6 +61,21 @@ def parameter(call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: i
     return Load(call.value(position), (at(axes)[axis],))
 
 
+def scale_parameter(
+    call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int, block: int = 0
+) -> Expr:
+    """The scale of an element in single precision."""
+    return single(call, parameter(call, position, axes, axis, block))
+
+
+def single(call: OperatorCall, value: Load) -> Expr:
+    """A float of at most 32 bits in single precision."""
+    dtype = call.dtype(value.buffer)
+    if not dtype.is_float or dtype is DType.F64:
+        call.unsupported(f"element type {dtype.value}")
+    return value if dtype is DType.F32 else Cast(value, DType.F32)
+
+
 def zero_parameter(
     call: OperatorCall, position: int, axes: tuple[Axis, ...], axis: int, block: int = 0
 ) -> Load | None:
@@ -78,48 +97,52 @@ def _axis(call: OperatorCall, rank: int) -> tuple[int, int]:
 
 
 def _quantise(call: OperatorCall) -> None:
-    x, scale = call.value(0), call.value(1)
-    dtype = _target_type(call)
+    x, dtype = call.value(0), _target_type(call)
     axes = output_axes(call.shape(0))
     place = _axis(call, len(axes))
-    value: Expr = Load(x, at(axes))
-    if call.dtype(x) is DType.I32:
-        value = Cast(value, DType.F32)
-    else:
-        float_operands(call, x)
-    float_operands(call, scale)
-    body = quantised(value, parameter(call, 1, axes, *place), zero_parameter(call, 2, axes, *place), dtype)
+    element = Load(x, at(axes))
+    value = Cast(element, DType.F32) if call.dtype(x) is DType.I32 else single(call, element)
+    scale = scale_parameter(call, 1, axes, *place)
+    body = quantised(value, scale, zero_parameter(call, 2, axes, *place), dtype)
     call.emit(Compute(axes, (), None, body, dtype), eager=False)
 
 
 def _target_type(call: OperatorCall) -> DType:
-    if call.has(2):
-        dtype = call.dtype(call.value(2))
-    else:
-        to = call.integer("output_dtype", TensorProto.UNDEFINED) or TensorProto.UINT8
-        try:
-            dtype = DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
-        except KeyError:
-            call.unsupported(f"output type {to}")
-    if dtype not in QUANTISED or (call.integer("block_size") and dtype is DType.I16):
+    dtype = call.dtype(call.value(2)) if call.has(2) else _attribute_type(call, DType.U8)
+    if dtype not in (*QUANTISED, *TINY_FLOATS) or (call.integer("block_size") and dtype is DType.I16):
         call.unsupported(f"output type {dtype.value}")
     return dtype
 
 
+def _attribute_type(call: OperatorCall, default: DType) -> DType:
+    to = call.integer("output_dtype", TensorProto.UNDEFINED)
+    if not to:
+        return default
+    try:
+        return DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
+    except KeyError:
+        call.unsupported(f"output type {to}")
+
+
 def _dequantise(call: OperatorCall) -> None:
-    x, scale = call.value(0), call.value(1)
-    if call.dtype(x) not in (*QUANTISED, DType.I32):
+    """The result has the type of the scales unless the node says another."""
+    x, dtype = call.value(0), call.dtype(call.value(0))
+    if dtype not in (*QUANTISED, *TINY_FLOATS, DType.I32):
         call.unsupported(f"input type {call.builder.dtype(x)}")
-    float_operands(call, scale)
     axes = output_axes(call.shape(0))
     place = _axis(call, len(axes))
-    whole: Expr = Cast(Load(x, at(axes)), DType.I32)
     zero = zero_parameter(call, 2, axes, *place)
+    exact = DType.F32 if dtype in TINY_FLOATS else DType.I32
+    value: Expr = Cast(Load(x, at(axes)), exact)
     if zero is not None:
-        whole = apply("sub", whole, Cast(zero, DType.I32))
-    body = apply("mul", Cast(whole, DType.F32), parameter(call, 1, axes, *place))
+        value = apply("sub", value, Cast(zero, exact))
+    value = value if exact is DType.F32 else Cast(value, DType.F32)
+    body: Expr = apply("mul", value, scale_parameter(call, 1, axes, *place))
+    wanted = _attribute_type(call, call.dtype(call.value(1)))
+    if wanted is not DType.F32:
+        body = Cast(body, wanted)
     # Not computed at once: what was quantised is recognised by this form.
-    call.emit(Compute(axes, (), None, body), eager=False)
+    call.emit(Compute(axes, (), None, body, wanted), eager=False)
 
 
 def _dynamic(call: OperatorCall) -> None:

@@ -13,10 +13,16 @@ from dataclasses import dataclass
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall
-from compiler.frontend.computes import at, float_operands, reduced
+from compiler.frontend.computes import at, reduced
 from compiler.frontend.operators.convolution import checked_windows, convolution
 from compiler.frontend.operators.matmul import product
-from compiler.frontend.operators.quantisation import QUANTISED, parameter, saturated, zero_parameter
+from compiler.frontend.operators.quantisation import (
+    QUANTISED,
+    parameter,
+    saturated,
+    single,
+    zero_parameter,
+)
 from compiler.graph.ir import Compute
 from compiler.scalar import Cast, Const, Expr, Load, apply
 from compiler.symbol import Axis
@@ -103,13 +109,13 @@ def _multiplier(
     call: OperatorCall, scales: tuple[int, int, int], axes: tuple[Axis, ...], places: tuple[int, int]
 ) -> Load:
     """x_scale * w_scale / y_scale, over the axes that any of them has."""
-    float_operands(call, *(call.value(position) for position in scales))
-    x, w, y = (
+    found = [
         parameter(call, position, axes, place)
         for position, place in zip(scales, (*places, places[1]), strict=True)
-    )
-    names = {name for load in (x, w, y) for index in load.indices for name in index.names()}
+    ]
+    names = {name for load in found for index in load.indices for name in index.names()}
     own = tuple(a for a in axes if a.name in names)
+    x, w, y = (single(call, load) for load in found)
     body = apply("div", apply("mul", x, w), y)
     return Load(call.intermediate(Compute(own, (), None, body), "multiplier"), at(own))
 

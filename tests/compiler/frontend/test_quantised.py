@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -15,6 +16,8 @@ from compiler.graph.pipeline import optimise
 from compiler.pipeline import compile_program, lower
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
+from luthier.backend import prepare
+from tests.compiler.frontend.models import model as small_model
 from tests.compiler.frontend.quantised import Array, convolved, quantised_model, saturate, whole
 
 make = helper.make_node
@@ -169,7 +172,7 @@ def test_dynamic_quantise(values: list[float]) -> None:
 @pytest.mark.parametrize(
     ("node", "text"),
     [
-        (make("QuantizeLinear", ["f", "s"], ["y"], output_dtype=4), "output type"),
+        (make("QuantizeLinear", ["f", "s"], ["y"], output_dtype=6), "output type"),
         (make("MatMulInteger", ["x", "f"], ["y"]), "operands of type float32"),
     ],
 )
@@ -210,3 +213,39 @@ def test_a_dequantised_convolution_is_computed_in_whole_numbers() -> None:
         steps = np.abs(got - plain) / 0.05
         assert steps.max() < 1.01  # beside a tie the next step is as right
         assert (steps > 0.01).mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.uint16, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
+)
+@pytest.mark.parametrize("scales", [np.float32, np.float16])
+def test_whole_numbers_of_other_sizes(dtype: type, scales: type) -> None:
+    x = np.array([-9, -0.26, 0.24, 0.26, 0.75, 1, 3.3, 6e4], np.float32).astype(scales)
+    low, high = (int(n) for n in (ml_dtypes.iinfo(dtype).min, ml_dtypes.iinfo(dtype).max))
+    nodes = [
+        make("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        make("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    zero = np.ones((), dtype)
+    proto = small_model(nodes, {}, {"s": np.array(0.5, scales), "z": zero}, ("q", "y"), 25)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(x.dtype)
+    proto.graph.input.append(onnx.helper.make_tensor_value_info("x", kind, x.shape))
+    stored, back = prepare(proto).run([x])
+    wanted = np.clip(np.rint(x.astype(np.float32) / 0.5) + 1, low, high)
+    np.testing.assert_array_equal(stored.astype(np.float32), wanted)
+    np.testing.assert_array_equal(back, ((wanted - 1) * 0.5).astype(scales))
+    assert (stored.dtype, back.dtype) == (np.dtype(dtype), np.dtype(scales))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn])
+def test_tiny_floats_take_their_largest_number_for_what_is_beyond(dtype: type) -> None:
+    x = np.array([-1e9, -3, 0.1, 0.7, 2.4, 1e9], np.float32)
+    proto = small_model(
+        [make("QuantizeLinear", ["x", "s", "z"], ["y"])],
+        {"x": [6]},
+        {"s": np.float32(2), "z": np.zeros((), dtype)},
+        opset=25,
+    )
+    (actual,) = prepare(proto).run([x])
+    largest = float(ml_dtypes.finfo(dtype).max)
+    np.testing.assert_array_equal(actual, np.clip(x / 2, -largest, largest).astype(dtype))
