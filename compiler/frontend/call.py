@@ -171,6 +171,11 @@ class OperatorCall:
         found = self.attribute(name, AttributeProto.STRING)
         return default if found is None else found.s.decode(errors="replace")
 
+    def texts(self, name: str) -> list[str]:
+        """A list of texts; none where it is missing."""
+        found = self.attribute(name, AttributeProto.STRINGS)
+        return [] if found is None else [s.decode(errors="replace") for s in found.strings]
+
     def tensor(self, name: str) -> Array | None:
         """A tensor attribute, or None."""
         found = self.attribute(name, AttributeProto.TENSOR)

@@ -10,25 +10,80 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, size_of
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
 from compiler.frontend.powers import power
 from compiler.frontend.windows import Window, windowed_load, windows
 from compiler.graph.ir import Compute
-from compiler.scalar import Const, Expr, Load, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
+from compiler.scalar_type import neutral
 
+_ZERO = Const(0.0)
 _MOST_COUNTS = 1 << 24
 """Places of an image for which the size of the window is stored."""
 
 
 def _max_pool(call: OperatorCall) -> None:
-    call.emit(_pooled(call, _windows(call), "max", -math.inf))
+    """Outputs: the largest elements, and where in the input they are."""
+    slides = _windows(call, floats=False)
+    largest = _pooled(call, slides, "max", neutral("max", call.dtype(call.value(0))))
+    if len(call.proto.output) < 2 or not call.proto.output[1]:
+        return call.emit(largest)
+    value = call.intermediate(largest, "max")
+    call.emit_same(value)
+    return call.emit(_places(call, slides, value), 1)
+
+
+def _places(call: OperatorCall, slides: tuple[Window, ...], largest: str) -> Compute:
+    """Of the largest element of each window the place in the whole input, the first in row-major order."""
+    shape = call.shape(0)
+    axes = output_axes(call.builder.shapes[largest])
+    batch, channel, *spots = at(axes)
+    inner = ReduceAxes()
+    taps = [inner.index(slide.kernel) for slide in slides]
+    flat: Expr = Const(0, DType.I64)
+    for d, slide in enumerate(slides):
+        reach = np.arange(slide.outputs)[:, None] * slide.stride + np.arange(slide.kernel) * slide.dilation
+        place = call.intermediate_constant(reach - slide.before, f"place{d}")
+        flat = apply("mul", flat, Const(slide.size, DType.I64))
+        flat = apply("add", flat, Load(place, (spots[d], taps[d])))
+    none = Const(2**62, DType.I64)
+    element = Load(
+        call.value(0), (batch, channel, *(s.index(o, t) for s, o, t in zip(slides, spots, taps, strict=True)))
+    )
+    hit = apply("equal", element, Load(largest, at(axes)))
+    chosen: Expr = apply("select", hit, flat, none)
+    bounds = tuple(
+        Bound(index, 0, slide.size)
+        for index, slide in zip(element.indices[2:], slides, strict=True)
+        if slide.pads
+    )
+    body = Guard(bounds, chosen, none) if bounds else chosen
+    first = Load(call.intermediate(reduced(axes, inner, "min", body, DType.I64), "first"), at(axes))
+    image = size_of(shape[2:])
+    starts = np.arange(shape[0] * shape[1]).reshape(shape[:2]) * image
+    start = Load(call.intermediate_constant(starts, "starts"), (batch, channel))
+    within: Expr = first if not call.integer("storage_order") else _column_major(first, shape[2:])
+    return Compute(axes, (), None, apply("add", start, within), DType.I64)
+
+
+def _column_major(flat: Expr, sizes: tuple[int, ...]) -> Expr:
+    """The place in column-major order of a place in row-major order."""
+    total: Expr = Const(0, DType.I64)
+    step = size_of(sizes)
+    for size in reversed(sizes):
+        step //= size
+        extent = Const(size, DType.I64)
+        total = apply("add", total, apply("mul", apply("rem", flat, extent), Const(step, DType.I64)))
+        flat = apply("div", flat, extent)
+    return total
 
 
 def _average_pool(call: OperatorCall) -> None:
     """Sums over windows, then divided by how many elements each window has."""
     slides = _windows(call)
-    total = call.intermediate(_pooled(call, slides, "sum", 0.0), "sum")
+    total = call.intermediate(_pooled(call, slides, "sum", _ZERO), "sum")
     axes = output_axes(call.builder.shapes[total])
     value = Load(total, at(axes))
     counts = _counts(call, slides)
@@ -42,14 +97,14 @@ def _average_pool(call: OperatorCall) -> None:
 
 def _global_average_pool(call: OperatorCall) -> None:
     sizes = _image(call)
-    total = call.intermediate(_pooled(call, _whole(sizes), "sum", 0.0), "sum")
+    total = call.intermediate(_pooled(call, _whole(sizes), "sum", _ZERO), "sum")
     axes = output_axes(call.builder.shapes[total])
     body = apply("mul", Load(total, at(axes)), Const(1.0 / size_of(sizes)))
     call.emit(Compute(axes, (), None, body))
 
 
 def _global_max_pool(call: OperatorCall) -> None:
-    call.emit(_pooled(call, _whole(_image(call)), "max", -math.inf))
+    call.emit(_pooled(call, _whole(_image(call)), "max", Const(-math.inf)))
 
 
 def _lp_pool(call: OperatorCall) -> None:
@@ -65,16 +120,17 @@ def _emit_norms(call: OperatorCall, slides: tuple[Window, ...]) -> None:
     p = call.integer("p", 2)
     if p < 1:
         call.reject(f"has p {p}")
-    sums = _pooled(call, slides, "sum", 0.0)
+    sums = _pooled(call, slides, "sum", _ZERO)
     size = sums.body if p % 2 == 0 else apply("abs", sums.body)
     total = call.intermediate(replace(sums, body=power(size, p)), "sum")
     axes = output_axes(call.builder.shapes[total])
     call.emit(Compute(axes, (), None, power(Load(total, at(axes)), 1 / p)))
 
 
-def _image(call: OperatorCall) -> tuple[int, ...]:
+def _image(call: OperatorCall, *, floats: bool = True) -> tuple[int, ...]:
     """Spatial sizes of the input."""
-    float_operands(call, call.value(0))
+    if floats:
+        float_operands(call, call.value(0))
     shape = call.shape(0)
     if len(shape) < 3:
         call.reject(f"has an input of shape {list(shape)} instead of batch, channels and an image")
@@ -85,23 +141,22 @@ def _whole(sizes: tuple[int, ...]) -> tuple[Window, ...]:
     return tuple(Window(n, n, 1, 1, 0, 0, 1) for n in sizes)
 
 
-def _windows(call: OperatorCall) -> tuple[Window, ...]:
-    sizes = _image(call)
+def _windows(call: OperatorCall, *, floats: bool = True) -> tuple[Window, ...]:
+    sizes = _image(call, floats=floats)
     kernel = call.ints("kernel_shape")
     if kernel is None or len(kernel) != len(sizes):
         call.reject(f"has kernel_shape {kernel} for an image of {len(sizes)} dimensions")
     return windows(call, sizes, kernel)
 
 
-def _pooled(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outside: float) -> Compute:
+def _pooled(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outside: Const) -> Compute:
     axes = output_axes((*call.shape(0)[:2], *(s.outputs for s in slides)))
     inner = ReduceAxes()
     taps = [inner.index(s.kernel) for s in slides]
     batch, channel, *places = at(axes)
     moves = list(zip(slides, places, taps, strict=True))
-    return reduced(
-        axes, inner, reducer, windowed_load(call.value(0), (batch, channel), moves, Const(outside))
-    )
+    element = windowed_load(call.value(0), (batch, channel), moves, outside)
+    return reduced(axes, inner, reducer, element, call.dtype(call.value(0)))
 
 
 def _counts(call: OperatorCall, slides: tuple[Window, ...]) -> list[npt.NDArray[np.int64]]:

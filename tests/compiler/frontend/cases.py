@@ -95,3 +95,17 @@ def run_case(example: Case) -> None:
 def run_one(node: Any, x: np.ndarray, constants: dict[str, np.ndarray], opset: int = OPSET) -> np.ndarray:
     graph = optimise(import_model(model([node], {"x": list(x.shape)}, constants, opset=opset)))
     return evaluate_graph(graph, {"x": x})["y"]
+
+
+def run_given(
+    op: str, arrays: list[np.ndarray | None], opset: int = OPSET, outputs: int = 1, **attributes: Any
+) -> None:
+    """Compare one node, whose inputs are all given at run time, with the reference implementation."""
+    names = ["" if array is None else f"x{place}" for place, array in enumerate(arrays)]
+    inputs = {name: a for name, a in zip(names, arrays, strict=True) if a is not None}
+    results = [f"y{i}" for i in range(outputs)]
+    proto = model([helper.make_node(op, names, results, **attributes)], {}, {}, results, opset)
+    for name, array in inputs.items():
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        proto.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    compare(proto, inputs)

@@ -1,0 +1,235 @@
+"""Scatters: data with elements replaced by updates, or combined with them, at places that other elements say.
+
+    ScatterElements  y[v, k] = u[i, k]  with v = indices[i, k]
+    ScatterND        y[v, w, k] = u[i, k]  with v = indices[i, 0], w = indices[i, 1]
+
+Each element of the result looks for its updates: of several the last one counts, or all where they are combined. So no
+two iterations write to one place, in any order and on any number of threads; the price is a comparison of each place
+with each index. Indices that are known are searched at compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.frontend.call import Array, Lowering, OperatorCall, positive_axis
+from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
+from compiler.frontend.operators.reshaping import reshaped_indices
+from compiler.graph.ir import Compute
+from compiler.index import Index, LookedUp
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
+from compiler.scalar_type import neutral
+from compiler.symbol import Axis
+
+_MOST_COMPARISONS = 1 << 36
+_REDUCTIONS = {"add": ("sum", "add"), "mul": ("prod", "mul"), "max": ("max", "max"), "min": ("min", "min")}
+"""How updates of one place are combined with each other, and then with the data."""
+
+
+def _scatter_elements(call: OperatorCall) -> None:
+    data, indices, updates = (call.value(position) for position in range(3))
+    shape, which = call.shape(0), call.shape(1)
+    axis = positive_axis(call, call.integer("axis"), len(shape))
+    others = [d for d in range(len(shape)) if d != axis]
+    if which != call.shape(2) or len(which) != len(shape) or any(which[d] > shape[d] for d in others):
+        call.reject(f"scatters shape {list(call.shape(2))} at indices {list(which)} into {list(shape)}")
+    _check_indices(call, [shape[axis]])
+    if prod(which) == 0:
+        return call.emit_same(data)
+    indices = _counted_from_front(call, indices, [shape[axis]])
+    # Places that an update can reach: all along the axis, and as far as the indices go along the others.
+    reach = output_axes(shape[d] if d == axis else which[d] for d in range(len(shape)))
+
+    def index(place: tuple[Index, ...], step: Index) -> tuple[Index, ...]:
+        return (*place[:axis], step, *place[axis + 1 :])
+
+    def update(place: tuple[Index, ...], step: Index) -> Load:
+        return Load(updates, index(place, step))
+
+    known = call.builder.constants.get(indices)
+    winners = None if known is None else _winners_along(known, shape[axis], axis)
+    search = _Search(call, indices, reach, which[axis], axis, index, update, winners)
+    axes = output_axes(shape)
+    bounds = tuple(Bound(i, 0, which[d]) for d, i in enumerate(at(axes)) if d != axis and which[d] < shape[d])
+    old = Load(data, at(axes))
+    new = search.combined(old, at(axes))
+    return call.emit(Compute(axes, (), None, Guard(bounds, new, old) if bounds else new, call.dtype(data)))
+
+
+def _scatter_nd(call: OperatorCall) -> None:
+    data, indices, updates = (call.value(position) for position in range(3))
+    shape, which = call.shape(0), call.shape(1)
+    depth = which[-1] if which else 0
+    if not which or depth > len(shape) or call.shape(2) != (*which[:-1], *shape[depth:]):
+        call.reject(f"scatters shape {list(call.shape(2))} at indices {list(which)} into {list(shape)}")
+    _check_indices(call, shape[:depth])
+    count, places = prod(which[:-1]), prod(shape[:depth])
+    if count == 0 or prod(shape) == 0:
+        return call.emit_same(data)
+    flat = _flat_indices(call, indices, shape[:depth])
+    rows = _reshaped(call, updates, (count, *shape[depth:]))
+    known = call.builder.constants.get(flat)
+    winners = None if known is None else _winners_along(known, places, 0)
+    axes = output_axes(shape)
+    rest = at(axes)[depth:]
+    place = Index()
+    for n, i in zip(shape[:depth], at(axes), strict=False):
+        place = place * n + i
+    search = _Search(
+        call,
+        flat,
+        output_axes((places,)),
+        count,
+        0,
+        lambda _, step: (step,),
+        lambda _, step: Load(rows, (step, *rest)),
+        winners,
+    )
+    body = search.combined(Load(data, at(axes)), (place,), axes)
+    return call.emit(Compute(axes, (), None, body, call.dtype(data)))
+
+
+class _Search:
+    """Finds the updates of each place.
+
+    `reach`: an axis per dimension of the places that updates can have; `count`: how many updates a place is compared
+    with; `along`: the dimension of `reach` that an index is compared with.
+    """
+
+    def __init__(
+        self,
+        call: OperatorCall,
+        indices: str,
+        reach: tuple[Axis, ...],
+        count: int,
+        along: int,
+        index: Callable[[tuple[Index, ...], Index], tuple[Index, ...]],
+        update: Callable[[tuple[Index, ...], Index], Load],
+        winners: Array | None,
+    ) -> None:
+        """`index`, `update`: of a place and a step in 0 .. count; `winners`: the last step, where it is known."""
+        self._call, self._indices, self._reach, self._count, self._along = call, indices, reach, count, along
+        self._index, self._update, self._winners = index, update, winners
+        numbers = np.arange(reach[along].size, dtype=call.builder.dtype(indices))
+        self._numbers = call.intermediate_constant(numbers, "numbers")
+
+    def combined(self, old: Expr, place: tuple[Index, ...], axes: tuple[Axis, ...] | None = None) -> Expr:
+        """The element at a place: `old`, or what updates make of it."""
+        reduction = self._call.text("reduction", "none")
+        if reduction == "none":
+            return self._replaced(old, place)
+        if reduction not in _REDUCTIONS:
+            self._call.reject(f"has the unknown reduction {reduction[:20]!r}")
+        reducer, op = _REDUCTIONS[reduction]
+        dtype = self._call.dtype(self._update(place, Index()).buffer)
+        if dtype.is_stored_only or dtype is DType.BOOL:
+            self._call.unsupported(f"reduction of {dtype.value}")
+        self._check(prod(a.size for a in axes or self._reach))
+        inner = ReduceAxes()
+        step = inner.index(self._count)
+        outer = axes or self._reach
+        where = place if axes else at(self._reach)
+        chosen = apply("select", self._hits(where, step), self._update(where, step), neutral(reducer, dtype))
+        total = self._call.intermediate(reduced(outer, inner, reducer, chosen, dtype), "updates")
+        return apply(op, old, Load(total, at(axes) if axes else place))
+
+    def _replaced(self, old: Expr, place: tuple[Index, ...]) -> Expr:
+        if self._winners is not None:
+            last = self._call.intermediate_constant(self._winners, "last")
+        else:
+            self._check(prod(a.size for a in self._reach))
+            inner = ReduceAxes()
+            step = inner.index(self._count)
+            steps = self._call.intermediate_constant(np.arange(self._count, dtype=np.int32), "steps")
+            hit = self._hits(at(self._reach), step)
+            body = apply("select", hit, Load(steps, (step,)), Const(-1, DType.I32))
+            last = self._call.intermediate(reduced(self._reach, inner, "max", body, DType.I32), "last")
+        found = LookedUp(f"@{last}", self._count)
+        winner = Load(last, place)
+        new = Lookup(found, winner, self._update(place, Index.of(found)))
+        return apply("select", apply("less", winner, Const(0, DType.I32)), old, new)
+
+    def _hits(self, place: tuple[Index, ...], step: Index) -> Expr:
+        index = Load(self._indices, self._index(place, step))
+        return apply("equal", index, Load(self._numbers, (place[self._along],)))
+
+    def _check(self, places: int) -> None:
+        if places * self._count > _MOST_COMPARISONS:
+            self._call.unsupported(f"{self._count} updates that are compared with {places} places each")
+
+
+def _check_indices(call: OperatorCall, extents: Sequence[int]) -> None:
+    name = call.value(1)
+    if call.builder.dtype(name).kind not in "iu":
+        call.reject(f"has indices of type {call.builder.dtype(name)}")
+    known = call.builder.constants.get(name)
+    if known is not None and known.size:
+        limits = np.asarray(extents)
+        if ((known < -limits) | (known >= limits)).any():
+            call.reject(f"has indices outside of the {list(extents)} elements that they choose from")
+
+
+def _counted_from_front(call: OperatorCall, indices: str, extents: Sequence[int]) -> str:
+    known = call.builder.constants.get(indices)
+    (extent,) = extents
+    if known is not None:
+        return call.intermediate_constant(np.where(known < 0, known + extent, known), "indices")
+    axes = output_axes(call.builder.shapes[indices])
+    body = _from_front(Load(indices, at(axes)), extent, call.dtype(indices))
+    return call.intermediate(Compute(axes, (), None, body, call.dtype(indices)), "indices")
+
+
+def _from_front(index: Expr, extent: int, dtype: DType) -> Expr:
+    behind = apply("add", index, Const(extent, dtype))
+    return apply("select", apply("less", index, Const(0, dtype)), behind, index)
+
+
+def _flat_indices(call: OperatorCall, indices: str, extents: tuple[int, ...]) -> str:
+    """Of each update its place among all places, in row-major order: [updates]."""
+    which = call.builder.shapes[indices]
+    rows = _reshaped(call, indices, (prod(which[:-1]), which[-1]))
+    axes = output_axes((prod(which[:-1]),))
+    total: Expr = Const(0, DType.I64)
+    for d, extent in enumerate(extents):
+        index = Load(rows, (at(axes)[0], Index.of(d)))
+        wide = index if call.dtype(rows) is DType.I64 else Cast(index, DType.I64)
+        step = _from_front(wide, extent, DType.I64)
+        total = apply("add", apply("mul", total, Const(extent, DType.I64)), step)
+    known = call.builder.constants.get(indices)
+    if known is not None:
+        limits = np.asarray(extents, np.int64)
+        strides = np.cumprod([1, *extents[:0:-1]], dtype=np.int64)[::-1][: len(extents)]
+        whole = np.where(known < 0, known + limits, known).reshape(-1, len(extents)).astype(np.int64)
+        return call.intermediate_constant((whole * strides).sum(1), "flat")
+    return call.intermediate(Compute(axes, (), None, total, DType.I64), "flat")
+
+
+def _reshaped(call: OperatorCall, value: str, wanted: tuple[int, ...]) -> str:
+    shape = call.builder.shapes[value]
+    if shape == wanted:
+        return value
+    if value in call.builder.constants:
+        return call.intermediate_constant(call.builder.constants[value].reshape(wanted), "rows")
+    axes = output_axes(wanted)
+    load = Load(value, reshaped_indices(shape, wanted, at(axes)))
+    return call.intermediate(Compute(axes, (), None, load, call.dtype(value)), "rows")
+
+
+def _winners_along(indices: Array, extent: int, axis: int) -> Array:
+    """For each place the last update of known indices, -1 for none."""
+    found = np.full((*indices.shape[:axis], extent, *indices.shape[axis + 1 :]), -1, np.int32)
+    for step in range(indices.shape[axis]):
+        place = np.take(indices, [step], axis=axis)
+        np.put_along_axis(found, place.astype(np.int64), step, axis=axis)
+    return found
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+}

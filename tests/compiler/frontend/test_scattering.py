@@ -1,0 +1,100 @@
+"""Scatters, choices of elements and caches, with indices that are known and indices that are given."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from compiler.errors import ModelError
+from tests.compiler.frontend.cases import Case, case, floats, ints, run_case, run_given, run_one, weights
+
+REDUCTIONS = ("none", "add", "mul", "max", "min")
+DATA, UPDATES = weights(4, 5, 3), weights(3, 5, 2)
+ROWS = np.array([[0, -1, 2, 2, 1], [3, 3, 0, -2, 1], [1, 0, 1, 2, -4]])[:, :, None].repeat(2, 2)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("known", [True, False])
+def test_scatter_elements(reduction: str, known: bool) -> None:  # noqa: FBT001
+    """A place that several updates have is in row 2, column 0."""
+    if known:
+        run_case(case("ScatterElements", (4, 5, 3), ROWS, UPDATES, reduction=reduction))
+    else:
+        run_given("ScatterElements", [DATA, ROWS, UPDATES], reduction=reduction)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("known", [True, False])
+def test_scatter_nd(reduction: str, known: bool) -> None:  # noqa: FBT001
+    places = np.array([[[0, 1], [3, -1]], [[0, 1], [-4, 0]]])
+    updates = weights(2, 2, 3)
+    if known:
+        run_case(case("ScatterND", (4, 5, 3), places, updates, reduction=reduction))
+    else:
+        run_given("ScatterND", [DATA, places, updates], reduction=reduction)
+
+
+def test_scatter_along_the_last_axis() -> None:
+    run_given("ScatterElements", [weights(3, 6), ints(5, 0, -2)[None].repeat(2, 0), weights(2, 3)], axis=-1)
+
+
+def test_known_indices_out_of_range() -> None:
+    node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"])
+    with pytest.raises(ModelError, match="outside"):
+        run_one(node, weights(3), {"i": ints(3), "u": floats(1)})
+
+
+CASES = [
+    case("TopK", (3, 7), ints(3), outputs=2),
+    case("TopK", (3, 7, 2), ints(7), outputs=2, axis=1, largest=0),
+    case("Hardmax", (3, 7)),
+    case("Hardmax", (3, 7, 2), axis=1),
+]
+
+
+@pytest.mark.parametrize("example", CASES, ids=str)
+def test_ranks(example: Case) -> None:
+    run_case(example)
+
+
+def test_equal_elements_keep_their_order() -> None:
+    x = floats(1, 3, 3, 2, 3)[None]
+    nodes = helper.make_node("TopK", ["x", "k"], ["v", "y"])
+    assert run_one(nodes, x, {"k": ints(4)}).tolist() == [[1, 2, 4, 3]]
+    smallest = helper.make_node("TopK", ["x", "k"], ["v", "y"], largest=0)
+    assert run_one(smallest, x, {"k": ints(4)}).tolist() == [[0, 3, 1, 2]]
+    assert run_one(helper.make_node("Hardmax", ["x"], ["y"]), x, {}).tolist() == [[0, 1, 0, 0, 0]]
+
+
+def test_hardmax_of_opset_11_flattens() -> None:
+    x = weights(2, 3, 4)
+    actual = run_one(helper.make_node("Hardmax", ["x"], ["y"], axis=1), x, {}, 11)
+    wanted = np.zeros((2, 12))
+    wanted[np.arange(2), x.reshape(2, 12).argmax(1)] = 1
+    np.testing.assert_array_equal(actual, wanted.reshape(x.shape))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_one_hot(axis: int) -> None:
+    """Indices count from the end where they are negative, and stand for nothing where they are out of range."""
+    x, values = np.array([[0, -1, 2], [3, 9, -4]]), floats(-0.5, 2)
+    node = helper.make_node("OneHot", ["x", "d", "v"], ["y"], axis=axis)
+    actual = run_one(node, x.astype(np.float32), {"d": np.array(4), "v": values})
+    hits = np.where(x < 0, x + 4, x)[..., None] == np.arange(4)
+    np.testing.assert_array_equal(actual, np.moveaxis(np.where(hits, 2, -0.5), -1, axis))
+
+
+@pytest.mark.parametrize(("time", "batch"), [(0, 1), (1, 0)])
+def test_reverse_sequence(time: int, batch: int) -> None:
+    lengths = ints(3, 1, 0, 4)
+    data = weights(4, 4, 2)
+    run_given("ReverseSequence", [data, lengths], time_axis=time, batch_axis=batch)
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "circular"}, {"mode": "circular", "axis": 1}])
+def test_cache(options: dict[str, Any]) -> None:
+    cache = weights(2, 5, 5, 3)
+    new = weights(2, 2, 5, 3) if options.get("axis") == 1 else weights(2, 5, 2, 3)
+    first = ints(1, 4) if options else ints(1, 3)
+    run_given("TensorScatter", [cache, new, first], 24, **options)
