@@ -24,7 +24,7 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.index import Index
-from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, loads, walk
+from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, children, loads
 from compiler.symbol import Axis, Symbol, static
 
 
@@ -69,8 +69,7 @@ class Compute:
     def kind(self) -> ComputeKind:
         """Structure of the body."""
         if self.reducer is None:
-            plain = all(isinstance(e, Load | Guard) for e in walk(self.body) if e not in _outsides(self.body))
-            return ComputeKind.MOVEMENT if plain else ComputeKind.MAP
+            return ComputeKind.MOVEMENT if _only_moves(self.body) else ComputeKind.MAP
         if self.reducer == "sum" and product_factors(self.body) is not None:
             return ComputeKind.CONTRACTION
         return ComputeKind.REDUCTION
@@ -161,5 +160,23 @@ def _factors(expr: Expr) -> tuple[Load | Guard, ...] | None:
             return None
 
 
-def _outsides(body: Expr) -> tuple[Expr, ...]:
-    return tuple(e.outside for e in walk(body) if isinstance(e, Guard))
+def _only_moves(body: Expr) -> bool:
+    """Whether there are only loads and guards, besides what stands outside of the guards."""
+    stack, literals, outsides = [body], set[Const](), set[Const]()
+    while stack:
+        match stack.pop():
+            case Guard(_, inside, outside):
+                stack.append(inside)
+                if isinstance(outside, Const):
+                    outsides.add(outside)
+                elif isinstance(outside, Load | Guard):
+                    stack.append(outside)
+                else:
+                    stack.extend(children(outside))
+            case Const() as literal:
+                literals.add(literal)
+            case Load():
+                pass
+            case _:
+                return False
+    return literals <= outsides
