@@ -18,7 +18,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from compiler.errors import InputError
 from compiler.frontend.input_kinds import declared_kinds
-from compiler.frontend.stage import staged_model
+from compiler.frontend.segment import checked_model
 from compiler.graph.ir import Graph
 from compiler.pipeline import compile_program, lower
 from compiler.runtime.module import Module
@@ -32,10 +32,10 @@ class LuthierRep(BackendRep):
 
     def __init__(self, model: onnx.ModelProto) -> None:
         """Compile what can be compiled before the inputs are there; raises ModelError."""
-        staged = staged_model(model)
-        self._module = DynamicModule(staged, _compiled)
-        self._outputs = namedtupledict("Outputs", list(staged.outputs))
-        kinds = declared_kinds(staged.inputs)
+        checked = checked_model(model)
+        self._module = DynamicModule(checked, _compiled)
+        self._outputs = namedtupledict("Outputs", list(checked.outputs))
+        kinds = declared_kinds(checked.inputs)
         if kinds is not None:
             self._module.prepare(kinds)
 

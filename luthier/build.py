@@ -125,7 +125,7 @@ def as_it_runs(
     model: str | Path | bytes | ModelProto, options: BuildOptions, reason: NotStatic
 ) -> DynamicModule:
     """A model that is compiled as it runs, for the shapes and values that it meets; `reason`: why not before."""
-    from compiler.frontend.stage import staged_model
+    from compiler.frontend.segment import checked_model
     from luthier.dynamic import DynamicModule
 
     _LOG.warning("the model is compiled as it runs, for each size or value that it meets: %s", reason)
@@ -137,7 +137,7 @@ def as_it_runs(
             image = compile_image(lower(graph), options.target, options.threads, source, consume=True)
         return Module(constants.shared(image))
 
-    return DynamicModule(staged_model(model), make)
+    return DynamicModule(checked_model(model), make)
 
 
 def compile_model(

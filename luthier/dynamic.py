@@ -1,9 +1,9 @@
-"""DynamicModule: a model whose sizes are found as it runs, compiled stage by stage for the sizes that occur.
+"""DynamicModule: a model whose sizes are found as it runs, compiled segment by segment for the sizes that occur.
 
     while something is left of the model:
-        the stage for the kinds of the values that are there (compiled now, or before) → run it → its values
+        the segment for the kinds of the values that are there (compiled now, or before) → run it → its values
 
-A stage is compiled for the shapes of the values that it reads, and for the values that it must know (the shape of a
+A segment is compiled for the shapes of the values that it reads, and for the values that it must know (the shape of a
 Reshape, the condition of an If). What was compiled is kept for the next time, up to a bound. All arithmetic is in the
 compiled code; this driver hands arrays on, counts the iterations of loops and puts what they collect side by side.
 """
@@ -24,17 +24,17 @@ import numpy.typing as npt
 from compiler.errors import InputError, LuthierError
 from compiler.frontend.input_kinds import check_value
 from compiler.frontend.loops import LoopPlan
-from compiler.frontend.stage import (
+from compiler.frontend.segment import (
+    CheckedModel,
     Computed,
     Given,
     Kind,
     Known,
     NeedsInput,
-    Part,
-    Stage,
-    StagedModel,
+    Result,
+    Segment,
     TensorKind,
-    import_stage,
+    import_segment,
 )
 from compiler.frontend.work import Work, read_by
 from compiler.graph.ir import Graph
@@ -42,18 +42,18 @@ from compiler.runtime.module import Module
 
 _LOG = logging.getLogger("luthier.dynamic")
 _MOST_QUESTIONS = 8
-"""Times as many keys as stages are kept: most say which value a stage must know."""
+"""Times as many keys as segments are kept: most say which value a segment must know."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
 
 Array = npt.NDArray[Any]
 Value = Union[Array, Known, None, list["Value"]]
-"""An array, one that is the same in every run of a stage, an optional without a value, or a sequence."""
+"""An array, one that is the same in every run of a segment, an optional without a value, or a sequence."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Compiled:
-    stage: Stage
+    segment: Segment
     module: Module | None
 
 
@@ -63,7 +63,7 @@ Key = tuple[Any, ...]
 class DynamicModule:
     """Thread-safe. `run` may compile; what it compiled for the last `most` different kinds of values is kept."""
 
-    def __init__(self, model: StagedModel, make: Callable[[Graph], Module], most: int = 256) -> None:
+    def __init__(self, model: CheckedModel, make: Callable[[Graph], Module], most: int = 256) -> None:
         """`make`: compiles a Graph."""
         self._model, self._make, self._most = model, make, most
         self._known: OrderedDict[Key, _Compiled | Given] = OrderedDict()
@@ -82,12 +82,12 @@ class DynamicModule:
         return self._model.outputs
 
     @property
-    def stages(self) -> int:
-        """How many stages are compiled and kept."""
+    def segments(self) -> int:
+        """How many segments are compiled and kept."""
         return sum(isinstance(known, _Compiled) for known in self._known.values())
 
     def prepare(self, shapes: Mapping[str, TensorKind]) -> None:
-        """Compile the first stage for inputs of these kinds; raises ModelError."""
+        """Compile the first segment for inputs of these kinds; raises ModelError."""
         values: dict[str, Value] = {
             n: np.broadcast_to(np.zeros((), k.dtype), k.shape) for n, k in shapes.items()
         }
@@ -115,7 +115,7 @@ class DynamicModule:
         return fresh
 
     def close(self) -> None:
-        """End the threads of all stages."""
+        """End the threads of all segments."""
         for known in self._known.values():
             _close(known)
 
@@ -127,11 +127,11 @@ class DynamicModule:
             compiled = self._compiled(work, values, wanted)
             assert compiled is not None
             values = _results(compiled, values)
-            work = compiled.stage.rest
+            work = compiled.segment.rest
             if work is None:
                 return values
-            if compiled.stage.loop is not None:
-                values = values | self._looped(compiled.stage.loop, values)
+            if compiled.segment.loop is not None:
+                values = values | self._looped(compiled.segment.loop, values)
                 work = work.after
 
     def _looped(self, plan: LoopPlan, values: Mapping[str, Value]) -> dict[str, Value]:
@@ -174,7 +174,7 @@ class DynamicModule:
     def _compiled(
         self, work: Work | None, values: Mapping[str, Value], wanted: tuple[str, ...], *, dry: bool = False
     ) -> _Compiled | None:
-        """The stage that comes next; None where `dry`, and it depends on values."""
+        """The segment that comes next; None where `dry`, and it depends on values."""
         signature = tuple((name, _signature(values[name])) for name in sorted(values))
         key: Key = (work.number if work else -1, wanted, signature)
         needed: set[Given] = set()
@@ -200,10 +200,10 @@ class DynamicModule:
         wanted: tuple[str, ...],
         needed: set[Given],
     ) -> None:
-        """Find out what a key stands for: a stage, or a value that a stage must know."""
+        """Find out what a key stands for: a segment, or a value that a segment must know."""
         kinds = {name: _kind(value, name, needed) for name, value in values.items()}
         try:
-            stage = import_stage(self._model, work, kinds, wanted)
+            segment = import_segment(self._model, work, kinds, wanted)
         except NeedsInput as need:
             if need.given in needed or _array(_at(values, need.given)).size > _MOST_KNOWN:
                 raise need.why from None
@@ -211,12 +211,12 @@ class DynamicModule:
             if len(self._known) > _MOST_QUESTIONS * self._most:
                 _close(self._known.popitem(last=False)[1])
             return
-        self._known[key] = _Compiled(stage, None if stage.graph is None else self._make(stage.graph))
-        if self.stages > self._most:
+        self._known[key] = _Compiled(segment, None if segment.graph is None else self._make(segment.graph))
+        if self.segments > self._most:
             self._forget()
 
     def _forget(self) -> None:
-        """Give up the stage that was not used for the longest time."""
+        """Give up the segment that was not used for the longest time."""
         if not self._warned:
             _LOG.warning(
                 "model %r was compiled for more than %d different sizes or values; those used least recently are "
@@ -315,14 +315,14 @@ def _digest(array: Array) -> Key:
 
 
 def _results(compiled: _Compiled, values: Mapping[str, Value]) -> dict[str, Value]:
-    """Run a stage."""
+    """Run a segment."""
     outputs: Mapping[str, Array] = {}
     if compiled.module is not None:
-        places = compiled.stage.inputs
+        places = compiled.segment.inputs
         given = {spec.name: _array(_at(values, places[spec.name])) for spec in compiled.module.inputs}
         outputs = compiled.module.run(given)
 
-    def value(part: Part) -> Value:
+    def value(part: Result) -> Value:
         match part:
             case None:
                 return None
@@ -335,7 +335,7 @@ def _results(compiled: _Compiled, values: Mapping[str, Value]) -> dict[str, Valu
             case Given():
                 return _at(values, part)
 
-    return {name: value(part) for name, part in compiled.stage.results.items()}
+    return {name: value(part) for name, part in compiled.segment.results.items()}
 
 
 def _stacked(plan: LoopPlan, k: int, elements: Sequence[Value]) -> Array:

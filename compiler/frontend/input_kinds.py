@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from compiler.errors import InputError, UnsupportedModel
-from compiler.frontend.stage import TensorKind
+from compiler.frontend.segment import TensorKind
 
 
 def declared_kinds(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, TensorKind] | None:

@@ -1,4 +1,4 @@
-"""Models whose sizes depend on values: stages, branches, loops, sequences and optionals."""
+"""Models whose sizes depend on values: segments, branches, loops, sequences and optionals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import GraphProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 import luthier
 from compiler.errors import InputError, UnsupportedOperator
-from compiler.frontend.stage import staged_model
+from compiler.frontend.segment import checked_model
 from compiler.graph.ir import Graph
 from compiler.pipeline import compile_program, lower
 from compiler.runtime.module import Module
@@ -38,7 +38,7 @@ def sequence(name: str) -> ValueInfoProto:
 
 def module(graph: GraphProto, most: int = 64) -> DynamicModule:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    return DynamicModule(staged_model(model), compiled, most)
+    return DynamicModule(checked_model(model), compiled, most)
 
 
 def run(graph: GraphProto, **inputs: Any) -> list[Any]:
@@ -61,7 +61,7 @@ def test_a_shape_that_is_an_input() -> None:
     for shape in ((3, 4), (12, 1), (3, 4)):
         got = found.run({"x": x, "shape": np.array(shape, np.int64)})["y"]
         np.testing.assert_array_equal(got, np.maximum(x, 0).reshape(shape))
-    assert found.stages == 2
+    assert found.segments == 2
 
 
 def test_what_is_kept_is_bounded_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -71,7 +71,7 @@ def test_what_is_kept_is_bounded_and_said(caplog: pytest.LogCaptureFixture) -> N
         for rows in (1, 2, 3, 4, 1):
             got = found.run({"x": x, "shape": np.array([rows, -1], np.int64)})["y"]
             assert got.shape == (rows, 12 // rows)
-    assert found.stages == 2
+    assert found.segments == 2
     assert len(caplog.records) == 1
     assert "more than 2 different sizes" in caplog.text
 
@@ -136,7 +136,7 @@ def test_loops(count: int, *, known: bool) -> None:
 def test_a_long_loop_compiles_its_body_once() -> None:
     found = module(counting("n", ""))
     found.run({"x": np.ones((100, 2), np.float32), "n": np.array(80)})
-    assert found.stages <= 3
+    assert found.segments <= 3
 
 
 @pytest.mark.parametrize("backwards", [0, 1])

@@ -1,7 +1,7 @@
 """Operators whose result has as many elements as the values say: NonZero and Compress.
 
     flags[i] = 1 or 0                  which elements are chosen
-    count    = sum of flags            known when the stage that computes it has run
+    count    = sum of flags            known when the segment that computes it has run
     upto[i]  = sum of flags[j], j <= i
     place[k] = number of i with upto[i] <= k, for k < count: the place of the k-th that is chosen
 

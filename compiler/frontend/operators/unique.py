@@ -27,7 +27,7 @@ _NONE, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 
 
 def _unique(call: OperatorCall) -> None:
-    """A stage finds the classes and counts them, the next takes a slice of each."""
+    """A segment finds the classes and counts them, the next takes a slice of each."""
     along = call.attribute("axis", 2)
     shape = call.shape(0)
     dim = -1 if along is None else positive_axis(call, along.i, len(shape))

@@ -1,11 +1,11 @@
-"""Stages: parts of a model for which code can be made, as far as what is known reaches.
+"""Segments: parts of a model for which code can be made, as far as what is known reaches.
 
 A node may need a value before code is made for it: a shape that is an input of the model, the condition of a branch,
-the number of elements that are not zero. Lowering goes up to such a node; what is before it is a Stage. When the Stage
-has run, the value is there, and the next Stage is lowered for it.
+the number of elements that are not zero. Lowering goes up to such a node; what is before it is a Segment. When that has
+run, the value is there, and the next Segment is lowered for it.
 
     kind ::= TensorKind(shape, dtype) | Array (known) | None (an optional without a value) | tuple of kinds (a sequence)
-    part ::= Given(name, element) | Computed(output) | Known(array) | None | tuple of parts
+    result ::= Given(name, element) | Computed(output) | Known(array) | None | tuple of results
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Kind = Union[TensorKind, Array, None, tuple["Kind", ...]]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value of the stage's environment, or an element of one that is a sequence."""
+    """A value of the segment's environment, or an element of one that is a sequence."""
 
     name: str
     element: int | None = None
@@ -56,42 +56,42 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An output of the stage's graph."""
+    """An output of the segment's graph."""
 
     output: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A value that is known before the stage runs."""
+    """A value that is known before the segment runs."""
 
     array: Array
 
 
-Part = Union[Given, Computed, Known, None, tuple["Part", ...]]
+Result = Union[Given, Computed, Known, None, tuple["Result", ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class Segment:
     """What is computed next, and what then.
 
     Attributes:
         graph: None where nothing is computed.
         inputs: where each input of the graph comes from.
         results: what each name that is needed later stands for.
-        rest: what comes after the stage; None at the end of the model.
+        rest: what comes after the segment; None at the end of the model.
         loop: what the first node of `rest` asks a driver to do; `rest.after` follows then.
     """
 
     graph: Graph | None
     inputs: Mapping[str, Given]
-    results: Mapping[str, Part]
+    results: Mapping[str, Result]
     rest: Work | None
     loop: LoopPlan | None
 
 
 class NeedsInput(Exception):
-    """A stage must know the value of one of its inputs."""
+    """A segment must know the value of one of its inputs."""
 
     def __init__(self, given: Given, why: NeedsValue) -> None:
         """`why`: the node and what it needs."""
@@ -100,8 +100,8 @@ class NeedsInput(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class StagedModel:
-    """A checked model, ready to be lowered stage by stage.
+class CheckedModel:
+    """A checked model, ready to be lowered segment by segment.
 
     Attributes:
         inputs, outputs: as the model declares them; an input that has a default value is not among them.
@@ -123,13 +123,13 @@ class StagedModel:
         return self._constants[name]
 
 
-def staged_model(model: str | Path | bytes | onnx.ModelProto) -> StagedModel:
+def checked_model(model: str | Path | bytes | onnx.ModelProto) -> CheckedModel:
     """Read and check a model; raises ModelError."""
     source = read_source(model)
     check_model(source.model)
     proto = with_functions_inlined(source.model)
     initialisers = {tensor.name: tensor for tensor in proto.graph.initializer}
-    return StagedModel(
+    return CheckedModel(
         source.name,
         {info.name: info for info in proto.graph.input if info.name not in initialisers},
         tuple(output.name for output in proto.graph.output),
@@ -139,16 +139,16 @@ def staged_model(model: str | Path | bytes | onnx.ModelProto) -> StagedModel:
     )
 
 
-def import_stage(
-    model: StagedModel, work: Work | None, environment: Mapping[str, Kind], wanted: Sequence[str]
-) -> Stage:
+def import_segment(
+    model: CheckedModel, work: Work | None, environment: Mapping[str, Kind], wanted: Sequence[str]
+) -> Segment:
     """Lower what can be lowered.
 
     Args:
         model: has the initialisers.
         work: what is left of it, or of one of its subgraphs.
         environment: what each value that `work` may read is.
-        wanted: the values that must be there after the last stage.
+        wanted: the values that must be there after the last segment.
 
     Raises:
         NeedsInput: nothing can be lowered before a value of the environment is known.
@@ -179,9 +179,9 @@ def import_stage(
         _check_defined(wanted, builder)
         defined |= set(wanted)
     outputs: dict[str, None] = {}
-    results = {name: _part(builder, inputs, outputs, name) for name in sorted(defined)}
+    results = {name: _result(builder, inputs, outputs, name) for name in sorted(defined)}
     graph = builder.graph(list(outputs), model.name) if outputs else None
-    return Stage(graph, inputs, results, lowered.rest, loop)
+    return Segment(graph, inputs, results, lowered.rest, loop)
 
 
 def _declare(builder: GraphBuilder, inputs: dict[str, Given], name: str, kind: Kind) -> None:
@@ -232,12 +232,14 @@ def _check_defined(wanted: Sequence[str], builder: GraphBuilder) -> None:
             raise UnsupportedModel(msg)
 
 
-def _part(builder: GraphBuilder, inputs: Mapping[str, Given], outputs: dict[str, None], name: str) -> Part:
+def _result(
+    builder: GraphBuilder, inputs: Mapping[str, Given], outputs: dict[str, None], name: str
+) -> Result:
     value = builder.resolve(name)
     if value in builder.absent:
         return None
     if value in builder.sequences:
-        return tuple(_part(builder, inputs, outputs, element) for element in builder.sequences[value])
+        return tuple(_result(builder, inputs, outputs, element) for element in builder.sequences[value])
     if value in builder.constants:
         return Known(builder.constants[value])
     if value in inputs:
