@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from onnx import defs
+
 from compiler.errors import LuthierError, ModelError, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.call import OperatorCall, operator_name
@@ -59,4 +61,6 @@ class Lowered:
             raise ModelError(msg) from error
         if body is None:
             raise UnsupportedOperator(operator_name(node), opset, work.name)
-        return instead_of(work, [(node, body.opsets) for node in body.nodes])
+        # A definition may leave out the sets of operators that it takes from the model around it, or all but its own.
+        versions = {"": defs.onnx_opset_version(), **work.opsets, **body.opsets}
+        return instead_of(work, [(node, versions) for node in body.nodes])
