@@ -49,6 +49,9 @@ _ERF_OVER = (1.1283791, 0.1935354, 0.053100146, 0.0038828372, 0.00028454026, 1.9
 _ERF_UNDER = (1.0, 0.5048488, 0.1153457, 0.015206252, 0.0011854212, 3.7417729e-05)
 """erf(x) / x as a quotient of polynomials in x², for |x| <= 4."""
 
+_ERF_SCALES = 1e-2, 1e2
+"""Of the argument, which the coefficients may take in: their powers of it stay in the range of float32."""
+
 
 def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN) -> Lane:
     """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98.
@@ -141,13 +144,11 @@ def times_sigmoid(ops: Lanes, factor: Lane, x: Lane) -> Lane:
 
 def erf(ops: Lanes, x: Lane, scale: float = 1.0) -> Lane:
     """Error function of scale * x within 6 ulp, never beyond 1: one quotient for all arguments, no exponential."""
-    limit = abs(4.0 / scale)
-    bounded = ops.at_most(ops.at_least(x, -limit), limit)
-    square = ops.mul(bounded, bounded)
+    # Beyond 4 the quotient grows with x, and what is above 1 is 1: only its square has to be bounded.
+    square = ops.at_most(ops.mul(x, x), (4.0 / scale) ** 2)
     over = [c * scale ** (2 * i + 1) for i, c in enumerate(_ERF_OVER)]
     under = [c * scale ** (2 * i) for i, c in enumerate(_ERF_UNDER)]
-    product = ops.mul(bounded, ops.polynomial(square, over))
-    quotient = ops.div(product, ops.polynomial(square, under))
+    quotient = ops.div(ops.mul(x, ops.chain(square, over)), ops.chain(square, under))
     return ops.at_most(ops.at_least(quotient, -1.0), 1.0)
 
 
@@ -192,7 +193,7 @@ def fused(op: str, args: tuple[Expr, ...]) -> tuple[Function | None, tuple[Expr,
     match op, args:
         case "mul", (x, Apply("sigmoid", (y,))) | (Apply("sigmoid", (y,)), x):
             return times_sigmoid, (x, y)
-        case "erf", (Apply("mul", (x, Const(scale))),) if scale:
+        case "erf", (Apply("mul", (x, Const(scale))),) if _ERF_SCALES[0] <= abs(scale) <= _ERF_SCALES[1]:
             return partial(erf, scale=scale), (x,)
         case _:
             return None, args

@@ -122,10 +122,10 @@ class Lanes:
     def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
         """c0 + c1 x + c2 x² ... as the sum of its even and its odd powers: two chains."""
         square = self.mul(x, x)
-        even, odd = (self._chain(square, coefficients[first::2]) for first in (0, 1))
+        even, odd = (self.chain(square, coefficients[first::2]) for first in (0, 1))
         return self.fma(odd, x, even)
 
-    def _chain(self, x: Lane, coefficients: Sequence[float]) -> Lane:
+    def chain(self, x: Lane, coefficients: Sequence[float]) -> Lane:
         """c0 + x (c1 + x (c2 ...)): Horner's scheme."""
         *others, total = (self.const(c) for c in coefficients)
         for term in reversed(others):

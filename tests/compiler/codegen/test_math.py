@@ -166,7 +166,7 @@ def test_an_exponential_of_what_is_at_most_0_is_as_good_down_to_the_normal_numbe
     assert np.all(got[x < -88] == 0)
 
 
-@pytest.mark.parametrize("scale", [2**-0.5, -1.7])
+@pytest.mark.parametrize("scale", [2**-0.5, -1.7, 1e-30, 1e30])
 def test_a_scaled_error_function(scale: float) -> None:
     x = sweep()
     with np.errstate(all="ignore"):
@@ -174,6 +174,15 @@ def test_a_scaled_error_function(scale: float) -> None:
     distance = ulps(evaluated(apply("erf", apply("mul", X, Const(scale))), x), exact)
     distance[np.abs(exact) < SMALLEST] = 0.0
     assert np.max(distance) <= LIMITS["erf"]
+
+
+def test_an_error_function_never_passes_1_and_reaches_it() -> None:
+    x = np.concatenate([np.linspace(3.5, 4.5, 300_001), np.geomspace(4.0, 3e38, 10_001), [math.inf]])
+    x = x.astype(np.float32)
+    got = run("erf", x)
+    assert np.all(got <= 1)
+    assert np.all(got[x > 4] == 1)
+    np.testing.assert_array_equal(run("erf", -x), -got)
 
 
 def test_a_product_with_a_sigmoid_is_one_quotient() -> None:
