@@ -13,6 +13,9 @@ from compiler.target import Target
 _VECTOR_WIDTH = {"x86_64": ("prefer-vector-width", "min-legal-vector-width")}
 """Attributes that make LLVM use the whole vector, per instruction set that has vectors of several lengths."""
 
+_STACK_ALIGNMENT = 16
+"""What callers keep, in bytes, on every CPU."""
+
 
 class TeamEntry:
     """Functions with a range: void SYMBOL(pointers ..., sizes ..., int64_t begin, int64_t end)."""
@@ -23,7 +26,10 @@ class TeamEntry:
         width = "".join(
             f' "{name}"="{8 * target.vector_bytes}"' for name in _VECTOR_WIDTH.get(target.instruction_set, ())
         )
-        self.attributes = f'nounwind "no-trapping-math"="true"{width}'
+        # LLVM does not align the stack for the registers that it spills there, and one that lies across the end of a
+        # page takes longer than all the rest of an iteration.
+        stack = f" alignstack={target.vector_bytes}" if target.vector_bytes > _STACK_ALIGNMENT else ""
+        self.attributes = f'nounwind{stack} "no-trapping-math"="true"{width}'
 
     def own_buffers(self, nest: LoopNest) -> tuple[list[str], Mapping[str, str]]:
         """None: threads of a CPU have no memory of that kind, and of their own half the cache that is next to them."""

@@ -173,3 +173,15 @@ def test_a_contraction_uses_the_vectors_of_its_target(name: str, instruction: st
     space = build_space(workload, target, 1)
     assembly = emit_assembly(emit_nest(build_nest(workload, space.schedule(space.default)), target), target)
     assert assembly.count(instruction) >= 8
+
+
+def test_registers_spilled_to_the_stack_never_cross_its_lines() -> None:
+    """One that crosses the end of a page took longer than all the rest of an iteration."""
+    target = PRESETS["x86-64-v3"]
+    workload = gelu(512)
+    space = build_space(workload, target, 1)
+    assert space.values(space.default)["width"] == 4
+    assembly = emit_assembly(emit_nest(build_nest(workload, space.schedule(space.default)), target), target)
+    spilled = [line for line in assembly.splitlines() if "(%rsp)" in line and "%ymm" in line]
+    assert spilled
+    assert not any("vmovup" in line or "vmovdqu" in line for line in spilled)
