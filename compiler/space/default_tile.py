@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from math import prod
 
+from compiler.instruction import Instruction
 from compiler.scalar import loads
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import default_depth
@@ -65,8 +66,9 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "order": order,
         "depth": depth,
         "reduce": 0,
-        # A group of products is an unrolled loop already.
-        "unroll": _unroll(tile, streams=streams) if tile.dot is None else 1,
+        "unroll": _unroll(tile, streams=streams)
+        if tile.dot is None
+        else _unroll_groups(tile.anchor, *tile.dot),
         "parallel": parallel,
     }
 
@@ -80,6 +82,13 @@ def _unroll(tile: RegisterTile, *, streams: bool) -> int:
         return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
     wanted = (8, 4, 3, 2) if sizes[-1] >= LONG else (4, 3, 2)
     return next((u for u in wanted if sizes[-1] % u == 0), 4)
+
+
+def _unroll_groups(anchor: Stage, entry: Instruction, along: str) -> int:
+    """Two groups of products, each of which is an unrolled loop already, where none is left over."""
+    last = anchor.reduce_axes[-1]
+    groups = last.size // entry.group if last.name == along else last.size
+    return 2 - groups % 2
 
 
 def _streams(axes: TileAxes, anchor: Stage) -> bool:
