@@ -13,6 +13,7 @@ from math import prod
 
 from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
+from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
 from compiler.space.row_plan import IN_REGISTERS, RowChoices, RowPlan
 from compiler.space.row_structure import row_axes
@@ -27,6 +28,8 @@ TOGETHER, APART = "together", "apart"
 WORTH_A_BARRIER = 1 << 14
 """Elements per thread from which on it pays to wait for the others between the stages."""
 SHARES_PER_THREAD = 4
+SHORT_ROW, LONG_ROW = 16, 512
+"""Vectors of a row: below the first several rows are taken at a time, above the second only one."""
 SPARE_REGISTERS = 4
 """What a tile of partial results leaves for operands."""
 
@@ -107,14 +110,14 @@ def _choices(values: dict[str, Value]) -> RowChoices:
 
 
 def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
-    """Few long rows need several accumulators each; short rows are taken several at a time."""
+    """What reads along the columns has long vectors; neighbouring rows that fill the lanes need less."""
     vector = plan.axes.vector
     vectors = -(-vector.size // plan.lanes) if vector is not None else 1
     if plan.axes.along_rows:
         block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
         accumulators = 8 if block > IN_REGISTERS else 2
     else:
-        block, accumulators = (4, min(2, vectors)) if vectors <= 512 else (1, 8)
+        block, accumulators = _tile(plan, vectors)
     parallel, total = 0, 1
     for size in plan.outer_sizes:
         parallel, total = parallel + 1, total * size
@@ -130,6 +133,19 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
         "maps": KEEP,
         "phases": APART if few and long else TOGETHER,
     }
+
+
+def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:
+    """Rows and accumulators of each: the longer the rows, the fewer of them it takes to hide what waits.
+
+    The elementary functions of several long vectors need more registers than there are.
+    """
+    if vectors < SHORT_ROW:
+        return 4, min(2, vectors)
+    if vectors > LONG_ROW:
+        return 1, 8
+    elements = max(s.points for s in plan.workload.stages)
+    return (1, 4) if any(has_long_chain(s) for s in plan.workload.stages if s.points == elements) else (2, 4)
 
 
 def _stream(plan: RowPlan, vectors: int, threads: int) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
-from compiler.scalar import Apply, walk
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Reorder, Split, Step
+from compiler.space.chains import has_long_chain
 from compiler.space.share import share
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.space.structure import TileAxes, crossing_axis, looks_rows_up, tile_axes
@@ -15,8 +15,6 @@ from compiler.workload.ir import Stage, Workload
 UNROLLS = (1, 2, 4, 8)
 WIDTHS = (1, 2, 4)
 """Vectors of the target that one long vector stands for: their operations take turns while each waits for the last."""
-LONG_CHAINS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow"})
-"""Operations that are long sequences of instructions, each of which waits for the one before."""
 PARALLEL_GRAINS_PER_THREAD = 4
 
 
@@ -66,7 +64,7 @@ def _default(stage: Stage, axes: TileAxes, across: str | None, threads: int) -> 
     values: dict[str, Value] = {"unroll": unroll, "parallel": _enough(axes, threads)}
     if across is not None:
         return values | {"columns": axes.lanes}
-    return values | {"width": _widths(axes)[-1] if LONG_CHAINS & _operations(stage) else 1}
+    return values | {"width": _widths(axes)[-1] if has_long_chain(stage) else 1}
 
 
 def _unrolls(axes: TileAxes) -> tuple[int, ...]:
@@ -80,10 +78,6 @@ def _widths(axes: TileAxes) -> tuple[int, ...]:
 def _outer(axes: TileAxes, blocked: str | None) -> list[str]:
     names = [a.name for a in axes.others] + ([axes.row.name] if axes.row is not None else [])
     return [f"{n}.o" if n == blocked else n for n in names] + [f"{axes.vector.name}.o"]
-
-
-def _operations(stage: Stage) -> set[str]:
-    return {e.op for result in stage.results for e in walk(result.body) if isinstance(e, Apply)}
 
 
 def _enough(axes: TileAxes, threads: int) -> int:

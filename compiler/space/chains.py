@@ -1,0 +1,16 @@
+"""Elementary functions in what a stage computes: they decide how much of it is best under way at once."""
+
+from __future__ import annotations
+
+from compiler.scalar import Apply, walk
+from compiler.workload.ir import Stage
+
+LONG_CHAINS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow"})
+"""Operations that are long sequences of instructions, each of which waits for the one before."""
+
+
+def has_long_chain(stage: Stage) -> bool:
+    """Whether the stage computes an elementary function."""
+    return any(
+        isinstance(e, Apply) and e.op in LONG_CHAINS for result in stage.results for e in walk(result.body)
+    )
