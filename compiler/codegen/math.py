@@ -164,10 +164,12 @@ def rsqrt(ops: Lanes, x: Lane) -> Lane:
     if estimate is None:
         return ops.div(ops.const(1.0), ops.sqrt(x))
     error = ops.fma(ops.neg(ops.mul(x, estimate)), estimate, ops.const(1.0))
+    # 0 and infinity have their root already: where the error is NaN a positive one changes nothing.
+    one = ops.const(1.0)
+    error = ops.select(ops.compare("olt", error, one), error, one)
     # (1 - error)^(-1/2) is 1 + error / 2 + 3/8 error² ...
     more = ops.mul(error, ops.fma(error, ops.const(0.375), ops.const(0.5)))
-    # 0 and infinity have their root already, and no error.
-    return ops.select(ops.compare("uno", error, error), estimate, ops.fma(estimate, more, estimate))
+    return ops.fma(estimate, more, estimate)
 
 
 Function = Callable[..., Lane]
