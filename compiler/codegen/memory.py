@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from compiler.codegen.ahead import LINE
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices, LaneDependent, Linear, Prepared
@@ -17,6 +18,9 @@ from compiler.target import Target
 
 MOST_VECTORS = 4
 """Vectors that a load with a stride may take: lanes further apart are loaded one by one."""
+
+_SECOND_CACHE = 2
+"""In LLVM's words: 3 stays in all caches, 0 in none."""
 
 
 class Memory:
@@ -211,6 +215,14 @@ class Memory:
         mask = self._lane_mask(self._indices.active)
         arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {mask}"
         self._out.emit(f"call void {function}({arguments})")
+
+    def fetch(self, buffer: Buffer, linear: Linear, lines: int) -> None:
+        """Have so many lines from a place on brought into the second cache; what is not there is no error."""
+        self._out.declarations.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        for line in range(lines):
+            start = Linear(linear.terms, linear.const + line * LINE // buffer.dtype.size_bytes, 0)
+            pointer = self._pointer(buffer, start)
+            self._out.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {_SECOND_CACHE}, i32 1)")
 
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         pointer = self._pointer(buffer, linear)

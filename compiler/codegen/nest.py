@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import assert_never
 
+from compiler.codegen.ahead import fetched_ahead
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
@@ -66,6 +67,7 @@ class _Phase:
         self._sizes = {symbol.name: f"%size{i}" for i, symbol in enumerate(nest.symbols)}
         for size in self._sizes.values():
             self._out.starts(size)
+        self._ahead = fetched_ahead(body, nest.by_name, target)
         self._stores: dict[int, _Place] = {}
         self._loops = 0
 
@@ -162,6 +164,8 @@ class _Phase:
             self._out.loop("0", str(stop), runs=runs) as index,
             self._values.indices.variable(stmt.var, index),
         ):
+            if (ahead := self._ahead.get(id(stmt))) is not None:
+                self._values.fetch(ahead)
             self._statement(stmt.body)
 
     def _unrolled(self, stmt: For) -> None:

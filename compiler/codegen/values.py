@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import assert_never
 
+from compiler.codegen.ahead import Ahead
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
@@ -51,6 +52,10 @@ class Values:
         self.products = Products(out, self.indices, self._memory, self._arithmetic, buffers)
         self._guards = 0
         self._target = target
+
+    def fetch(self, ahead: Ahead) -> None:
+        """Have lines of memory brought nearer."""
+        self._memory.fetch(self._buffers[ahead.buffer], self.indices.linear(ahead.place), ahead.lines)
 
     # --- expressions
 

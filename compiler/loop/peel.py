@@ -2,9 +2,11 @@
 
 Where the extent of a vector or unrolled loop, or the test of a guard, is different in the last iteration of a loop v,
 
-    for v in 0..n: body    →    for v in 0..n: if v < n - 1: body (full tiles) else: body with v = n - 1 (short ones)
+    for v in 0..n: body    →    for v in 0..n-1: body (full tiles)
+                                body with v = n - 1 (short ones)
 
-so that both have constant extents: full tiles run without masks, edge tiles with constant ones, never in scalar code.
+(a loop that is shared out tests `v < n - 1` instead), so that both have constant extents: full tiles run without masks,
+edge tiles with constant ones, never in scalar code.
 The first iteration gets code of its own where a guard is different there (the left border of a padded window), and so
 do the first and last few of a sum (the taps that read padding there).
 Extents over symbols are settled before (compiler.loop.settle).
@@ -51,6 +53,8 @@ def peel(nest: LoopNest) -> LoopNest:
 
 def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
     match stmt:
+        case For(var, extent, LoopKind.SERIAL, body) if extent.bound is None:
+            return _in_turn(stmt, ranges)
         case For(var, extent, kind, body):
             inner = {**ranges, var: extent.limit}
             new = _peel(body, inner) if kind in _COPIED else _split_ends(var, extent, body, inner)
@@ -71,16 +75,31 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
             assert_never(stmt)
 
 
+def _in_turn(loop: For, ranges: Mapping[str, int]) -> Stmt:
+    """A serial loop: its first ends, its middle and its last ends follow each other, without a test."""
+    var, size, body = loop.var, loop.extent.limit, loop.body
+    start, stop = _middle_range(var, loop.extent, body, ranges)
+    if (start, stop) == (0, size):
+        new = _peel(body, {**ranges, var: size})
+        return loop if new is body else replace(loop, body=new)
+    middle: list[Stmt] = []
+    if stop > start:
+        within = {**ranges, var: stop - start}
+        moved = substitute_statement(body, {var: Index.of(var) + start}) if start else body
+        full = _peel(simplify_statement(moved, within), within)
+        middle = [replace(loop, extent=Extent(stop - start), body=full)]
+    before, after = range(start), range(stop, size)
+    ends = {at: _end(var, at, body, ranges) for at in (*before, *after)}
+    return block(*(ends[at] for at in before), *middle, *(ends[at] for at in after))
+
+
 def _split_ends(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int]) -> Stmt:
-    first, last = _open_ends(body, var, ranges) if extent.bound is None and extent.limit > 1 else (0, 0)
-    if not first and not last:
+    start, stop = _middle_range(var, extent, body, ranges)
+    if (start, stop) == (0, extent.limit):
         return _peel(body, ranges)
-    start = min(first, extent.limit)
-    stop = max(start, extent.limit - last)
     result = _middle(var, start, stop, body, ranges)
     for end in (*range(stop, extent.limit), *reversed(range(start))):
-        known = substitute_statement(body, {var: Index.of(end)})
-        edge = _peel(simplify_statement(known, ranges), ranges)
+        edge = _end(var, end, body, ranges)
         if result is None:
             result = edge
         elif end < start:
@@ -89,6 +108,22 @@ def _split_ends(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int])
             result = If(Bound(Index.of(var), start, end), result, edge)
     assert result is not None
     return result
+
+
+def _middle_range(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int]) -> tuple[int, int]:
+    """Where the iterations begin and end that are alike."""
+    size = extent.limit
+    if extent.bound is not None or size <= 1:
+        return 0, size
+    first, last = _open_ends(body, var, {**ranges, var: size})
+    start = min(first, size)
+    return start, max(start, size - last)
+
+
+def _end(var: str, at: int, body: Stmt, ranges: Mapping[str, int]) -> Stmt:
+    """The body of one iteration."""
+    known = substitute_statement(body, {var: Index.of(at)})
+    return _peel(simplify_statement(known, ranges), ranges)
 
 
 def _middle(var: str, start: int, stop: int, body: Stmt, ranges: Mapping[str, int]) -> Stmt | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from compiler.scalar import loads
-from compiler.space.structure import TileAxes
+from compiler.space.structure import TileAxes, packable
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -22,6 +22,8 @@ FAR, NEAR = 1 / 6, 1 / 24
 """Cycles per byte from beyond the second cache, and from it."""
 BURST = 256
 """Bytes that a run in another page costs at least."""
+LEAST_READS = 4
+"""Times that a panel of constants is read so that the next one is fetched meanwhile (compiler/codegen/ahead.py)."""
 OPEN = 0.1
 """Share of the time of fetching that is never hidden: it settles what is equal otherwise."""
 
@@ -31,10 +33,11 @@ Loop = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An operand of the reduction, or the result: the axes that it depends on, and its bytes."""
+    """An operand of the reduction, or the result: the axes that it depends on, its bytes, whether it is packed."""
 
     axes: frozenset[str]
     size_bytes: int
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,10 @@ def tile_loops(axes: TileAxes, rows: int, columns: int, order: str, block: int =
 
 
 def _reads(workload: Workload, anchor: Stage) -> tuple[_Access, ...]:
-    found = {}
+    found, packs = {}, packable(workload, anchor)
     for load in loads(anchor.body):
         names = frozenset(name for index in load.indices for name in index.names())
-        found[load.buffer] = _Access(names, workload.buffers[load.buffer].size_bytes)
+        found[load.buffer] = _Access(names, workload.buffers[load.buffer].size_bytes, load.buffer in packs)
     return tuple(found.values())
 
 
@@ -98,13 +101,23 @@ def _cycles(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
     """Of all tiles: the outermost loop that moved tells what the next tile has to fetch."""
     costs = [(_innermost(read, loops), _fetch(traffic, read, loops)) for read in traffic.reads]
     stored = _store(traffic, loops)
+    spread = [_spread(traffic, read, loops) for read in traffic.reads]
+    evenly = stored + sum(cost / over for (_, cost), over in zip(costs, spread, strict=True) if over > 1)
     total, before = 0.0, 0
     for place in range(len(loops)):
         tiles = prod(count for _, count in loops[: place + 1])
-        fetching = stored + sum(cost for last, cost in costs if last >= place)
+        at_once = (c for (last, c), over in zip(costs, spread, strict=True) if last >= place and over == 1)
+        fetching = evenly + sum(at_once)
         total += (tiles - before) * (max(traffic.cycles, fetching) + OPEN * fetching)
         before = tiles
     return total
+
+
+def _spread(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> int:
+    """Tiles over which a slice arrives: those that read the one before, where code fetches ahead."""
+    tiles = prod(count for _, count in loops[_innermost(read, loops) + 1 :])
+    ahead = read.packed and read.size_bytes > traffic.near and tiles >= LEAST_READS
+    return tiles if ahead else 1
 
 
 def _innermost(read: _Access, loops: Sequence[Loop]) -> int:

@@ -17,9 +17,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from compiler.loop.ir import LoopKind
+from compiler.scalar import loads
 from compiler.schedule.steps import Bind, ComputeAt, Pack, Reorder, RFactor, Split, Step
 from compiler.space.share import share
 from compiler.space.space import Value, number
+from compiler.symbol import Axis
 
 if TYPE_CHECKING:
     from compiler.space.register_tile import RegisterTile
@@ -34,17 +36,42 @@ SHARES_PER_THREAD = 4
 def depths(tile: RegisterTile) -> tuple[int, ...]:
     """Products per block that divide the sum, its whole length last; the length alone where nothing is to be gained.
 
-    Only plain products have blocks: one axis of rows, one that is summed, one map.
+    Of several sums, as those of a window, the longest is cut: a block has the products of all others.
     """
     sums = tile.anchor.reduce_axes
     whole = prod(a.size for a in sums)
-    plain = tile.axes.row is not None and not tile.axes.others and len(sums) == 1 and tile.dot is None
-    alone = tile.workload.stages == (tile.anchor, tile.store) and not tile.blocks
-    if not (plain and alone) or tile.axes.row is None or tile.axes.row.size < MIN_ROWS:
+    alone = tile.workload.stages == (tile.anchor, tile.store) and not tile.blocks and tile.dot is None
+    if not (alone and sums and _panels_serve_all(tile)):
         return (whole,)
-    divisors = [d for d in range(DEPTHS[0], min(DEPTHS[-1], whole - 1) + 1) if whole % d == 0]
+    window = whole // _cut(tile).size
+    steps = range(window, min(DEPTHS[-1], whole - 1) + 1, window)
+    divisors = [d for d in steps if d >= DEPTHS[0] and whole % d == 0]
     near = {min(divisors, key=lambda d: abs(d - wanted)) for wanted in DEPTHS if divisors}
     return (*sorted(near), whole)
+
+
+def _cut(tile: RegisterTile) -> Axis:
+    """The longest of the sums."""
+    return max(tile.anchor.reduce_axes, key=lambda a: a.size)
+
+
+def _panels_serve_all(tile: RegisterTile) -> bool:
+    """Whether one panel of the constants serves enough rows, of all other axes, and a near cache holds their sums."""
+    others = {a.name for a in tile.axes.others}
+    if tile.axes.row is None or (tile.axes.row.size < MIN_ROWS and not others):
+        return False
+    if not others:
+        return True
+    moved = {
+        name
+        for load in loads(tile.anchor.body)
+        if load.buffer in tile.packs
+        for index in load.indices
+        for name in index.names()
+    }
+    places = tile.axes.row.size * prod(a.size for a in tile.axes.others)
+    sums = places * tile.axes.lanes * tile.anchor.dtype.size_bytes
+    return bool(moved) and not moved & others and places >= MIN_ROWS and sums <= tile.target.l2_bytes // 16
 
 
 def default_depth(tile: RegisterTile, vectors: int) -> int:
@@ -67,9 +94,10 @@ class Block:
 def block(tile: RegisterTile, rows: int, width: int, depth: int) -> Block:
     """Whole tiles of `rows` x `width`: the rows' elements fill half the second cache, the sums a quarter at most."""
     size, row = tile.anchor.dtype.size_bytes, tile.axes.row
-    height = 1 if row is None else row.size
-    high = _even(height, tile.target.l2_bytes // 2 // (depth * size), rows)
-    wide = tile.target.l2_bytes // 4 // (high * size)
+    height, planes = 1 if row is None else row.size, prod(a.size for a in tile.axes.others)
+    fit = height + rows if tile.axes.others else tile.target.l2_bytes // 2 // (depth * size)
+    high = _even(height, fit, rows)
+    wide = tile.target.l2_bytes // 4 // (high * planes * size)
     if tile.threads > 1:
         shares = -(-SHARES_PER_THREAD * tile.threads // -(-height // high))
         wide = min(wide, tile.axes.vector.size // shares)
@@ -91,18 +119,21 @@ def blocked_steps(tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
     rows, vectors, depth = (number(values, name) for name in ("rows", "vectors", "depth"))
     lanes = tile.lanes(values)
     anchor, store = tile.anchor.name, tile.store.name
-    row, vector, (summed,) = tile.axes.row.name, tile.axes.vector.name, tile.anchor.reduce_axes
-    parts, width = f"{anchor}.{summed.name}.o", vectors * lanes
+    row, vector, summed = tile.axes.row.name, tile.axes.vector.name, _cut(tile)
+    others, part = [a.name for a in tile.axes.others], f"{summed.name}.o"
+    parts, width = f"{anchor}.{part}", vectors * lanes
     around = block(tile, rows, width, depth)
     tiles, lane = [f"{vector}.o", f"{row}.o"], [f"{vector}.i.o", f"{vector}.i.i"]
-    steps: list[Step] = [Split(anchor, summed.name, depth), RFactor(anchor, f"{summed.name}.o")]
+    inside = depth * summed.size // prod(a.size for a in tile.anchor.reduce_axes)
+    sums = [(f"{a.name}.i", inside) if a is summed else (a.name, a.size) for a in tile.anchor.reduce_axes]
+    steps: list[Step] = [Split(anchor, summed.name, inside), RFactor(anchor, part)]
     steps += [Split(store, row, around.rows), Split(store, vector, around.columns)]
-    steps += [Split(store, f"{vector}.i", lanes), Reorder(store, (*tiles, f"{row}.i", *lane))]
+    steps += [Split(store, f"{vector}.i", lanes), Reorder(store, (*tiles, *others, f"{row}.i", *lane))]
     steps += [ComputeAt(anchor, store, tiles[-1])]
     steps += [Split(anchor, row, rows), Split(anchor, vector, width), Split(anchor, f"{vector}.i", lanes)]
-    steps += [Reorder(anchor, (f"{summed.name}.o", *tiles, f"{row}.i", *lane))]
+    steps += [Reorder(anchor, (part, tiles[0], *others, tiles[1], f"{row}.i", *lane))]
     steps += [ComputeAt(parts, anchor, tiles[-1])]
-    steps += tile.tile_reduction(parts, [(f"{summed.name}.i", depth)], [f"{summed.name}.o"], values)
+    steps += tile.tile_reduction(parts, sums, [*others, part], values)
     steps += [Bind(anchor, name, LoopKind.UNROLLED) for name in (f"{row}.i", lane[0])]
     steps += [Bind(anchor, lane[1], LoopKind.VECTOR), Bind(store, lane[1], LoopKind.VECTOR)]
     steps += share(store, tiles[: number(values, "parallel")])

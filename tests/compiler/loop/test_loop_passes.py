@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
 from compiler.loop.interpreter import interpret
-from compiler.loop.ir import Extent, For, LoopKind, LoopNest, Store, walk_statements
+from compiler.loop.ir import Extent, For, If, LoopKind, LoopNest, Store, walk_statements
 from compiler.loop.peel import peel
 from compiler.loop.simplify import simplify
 from compiler.scalar import Bound, Const, Guard, Load, apply, walk
@@ -117,4 +117,24 @@ def test_both_ends_of_a_window_along_the_lanes_get_constant_masks() -> None:
     assert all(loops[str(n)].kind is not LoopKind.SERIAL for b in tests for n in b.index.names())
     np.testing.assert_allclose(
         run(nest, workload), reference_outputs(workload, random_operands(workload))["y0"], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("size", [5, 7, 9, 13])
+def test_the_rest_of_a_serial_loop_follows_it_without_a_test_in_each_iteration(size: int) -> None:
+    workload = matmul(8, 16, size)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    values = {**space.values(space.default), "unroll": 4}
+    nest = peel(simplify(lower(replay(workload, space.build(values)), "kernel")))
+    inner = [
+        s
+        for s in walk_statements(nest.body)
+        if isinstance(s, For) and s.kind is LoopKind.SERIAL and size // 4 == s.extent.limit
+    ]
+    assert inner or size // 4 == 1
+    for loop in inner:
+        assert not any(isinstance(s, If) for s in walk_statements(loop.body))
+    assert (
+        relative_error(run(nest, workload), reference_outputs(workload, random_operands(workload))["y0"])
+        < 1e-5
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.space.default_order import cheapest_order, tile_traffic
+from compiler.space.default_order import LEAST_READS, cheapest_order, tile_traffic
 from compiler.space.register_tile import RegisterTile
 from compiler.target import PRESETS
 from tests.compiler.workloads import matmul
@@ -21,9 +21,15 @@ def chosen(m: int, n: int, k: int) -> str:
     return cheapest_order(tile.loops_by_order({"rows": 4, "vectors": 3}), traffic)
 
 
-def test_rows_from_far_hide_behind_a_long_sum_and_a_panel_is_fetched_once() -> None:
-    assert chosen(128, 3072, 768) == "outside"
-    assert chosen(512, 512, 512) == "outside"
+def test_a_panel_that_few_tiles_read_is_fetched_once() -> None:
+    assert chosen(12, 3072, 768) == "outside"
+    assert chosen(12, 512, 3072) == "outside"
+
+
+def test_panels_that_are_fetched_ahead_may_be_fetched_again() -> None:
+    order = chosen(128, 3072, 768)
+    assert order.startswith("block")
+    assert int(order.removeprefix("block")) >= LEAST_READS
 
 
 def test_a_large_result_of_short_sums_is_stored_block_by_block() -> None:

@@ -55,10 +55,36 @@ def test_depths_divide_the_sum() -> None:
     assert all(isinstance(d, int) and 750 % d == 0 for d in found)
 
 
-def test_short_prime_or_windowed_sums_have_no_blocks() -> None:
+def test_short_prime_or_depthwise_sums_have_no_blocks() -> None:
     for workload in (matmul(64, 64, 64), matmul(64, 64, 2039), matmul(4, 64, 3072), depthwise(8, 16)):
         assert not choices(build_space(workload, native_target(), 1), "depth")
-    assert not choices(build_space(convolution(8, 256, 16, 3), native_target(), 1), "depth")
+
+
+def test_images_whose_sums_no_near_cache_holds_have_no_blocks() -> None:
+    assert choices(build_space(convolution(8, 256, 16, 3), native_target(), 1), "depth")
+    assert not choices(build_space(convolution(128, 256, 16, 3), native_target(), 1), "depth")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "vectors"), [(4, 3), (7, 1), (1, 2)])
+def test_windows_are_cut_along_their_longest_sum(rows: int, vectors: int, threads: int) -> None:
+    workload = convolution(7, 128, 59, 3)
+    space = build_space(workload, native_target(), threads)
+    depth = choices(space, "depth")[0]
+    values = {
+        **space.values(space.default),
+        "algorithm": "direct",
+        "rows": rows,
+        "vectors": vectors,
+        "order": "outside",
+        "depth": depth,
+    }
+    assert isinstance(depth, int)
+    assert depth % 9 == 0
+    assert space.legal(values)
+    operands = random_operands(workload)
+    got = native_outputs(workload, space.build(values), operands, threads)
+    assert stored_error(workload, got, reference_outputs(workload, operands)) < 1e-5
 
 
 def test_a_panel_too_large_for_the_second_cache_is_cut() -> None:

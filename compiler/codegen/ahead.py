@@ -1,0 +1,177 @@
+"""Fetching ahead: while tiles read one panel of a packed constant, the next one comes nearer.
+
+    for p: for rows: for k: a[rows, p] += x[rows, k] * panels[p, k]
+    →  for p: for rows: for k: prefetch panels[p + 1, its part for these rows and k]; a[rows, p] += ...
+
+Each iteration asks for its share of the next panel, so that it arrives evenly under the arithmetic. Hardware follows a
+stream only while it is read, which would be when all of it is needed at once: at the first tile of the next panel.
+Worth an instruction where the panels together are too large for the second cache and each is read several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from compiler.index import Index
+from compiler.loop.ir import (
+    Block,
+    Buffer,
+    For,
+    If,
+    Let,
+    LoopKind,
+    Stmt,
+    Store,
+    sub_statements,
+    walk_statements,
+)
+from compiler.scalar import loads
+from compiler.target import Target
+
+LINE = 64
+"""Bytes that one prefetch brings, at least."""
+MOST_LINES = 2
+"""Lines that one iteration may ask for: more would cost what they save."""
+LEAST_PANEL = 4096
+"""Bytes of a panel below which hardware has caught up before it matters."""
+LEAST_READS = 4
+"""Times that a panel is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What an iteration fetches: so many lines of a buffer, from a place in elements."""
+
+    buffer: str
+    place: Index
+    lines: int
+
+
+def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> dict[int, Ahead]:
+    """By the identity of an innermost serial loop, what each of its iterations fetches."""
+    limit = target.l2_bytes // 2
+    large = {
+        b.name: _Panels(b)
+        for b in buffers.values()
+        if b.packing is not None and b.elements * b.dtype.size_bytes > limit
+    }
+    if not large or target.grid_threads:
+        return {}
+    for loop, lets in _innermost(body, {}):
+        for name, flat in _reads(loop, large.keys(), buffers, lets):
+            large[name].read(loop, flat)
+    found: dict[int, Ahead] = {}
+    for panels in large.values():
+        panels.visit(body, Index())
+        found = {**panels.found, **found}
+    return found
+
+
+def _innermost(stmt: Stmt, lets: Mapping[str, Index]) -> Iterator[tuple[For, Mapping[str, Index]]]:
+    """Serial loops without others inside, and what the names around them stand for."""
+    match stmt:
+        case For(_, _, LoopKind.SERIAL, body) if not any(_is_serial(s) for s in walk_statements(body)):
+            yield stmt, lets
+            return
+        case Let(var, value) if value.is_affine():
+            lets = {**lets, var: value.substitute(lets)}
+        case _:
+            pass
+    for child in sub_statements(stmt):
+        yield from _innermost(child, lets)
+
+
+def _is_serial(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL
+
+
+def _reads(
+    loop: For, names: Set[str], buffers: Mapping[str, Buffer], lets: Mapping[str, Index]
+) -> Iterator[tuple[str, Index]]:
+    for stmt in walk_statements(loop.body):
+        for load in loads(stmt.value) if isinstance(stmt, Store) else ():
+            if load.buffer in names:
+                yield load.buffer, buffers[load.buffer].flat(load.indices).substitute(lets)
+
+
+@dataclass
+class _Panels:
+    """One packed constant: the loops that read it, and how far in elements each loop moves in it.
+
+    The code of an edge knows some of its loops' numbers: all reads together tell what moves.
+    """
+
+    buffer: Buffer
+    steps: dict[str, int] = field(default_factory=dict)
+    loops: set[int] = field(default_factory=set)
+    found: dict[int, Ahead] = field(default_factory=dict)
+
+    def read(self, loop: For, flat: Index) -> None:
+        """A read in an innermost loop."""
+        self.loops.add(id(loop))
+        steps = {str(name): flat.coefficient(str(name)) for name in flat.names()}
+        self.steps.update({name: step for name, step in steps.items() if step})
+
+    def visit(self, stmt: Stmt, start: Index) -> bool:
+        """Find the innermost loop whose iterations read a panel several times; `start` is the panel's, around it."""
+        if not _repeats(stmt):
+            return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
+        step = self.steps.get(stmt.var, 0)
+        first = start + Index.of(stmt.var) * step
+        if self.visit(stmt.body, first):
+            return True
+        if not step or self._count(stmt.body, elements=True) < LEAST_READS * step:
+            return False
+        size, iterations = self.buffer.dtype.size_bytes, self._count(stmt.body, elements=False)
+        lines = -(-step * size // (iterations * LINE))
+        if step * size >= LEAST_PANEL and lines <= MOST_LINES:
+            self._share(stmt.body, first + step, step / iterations, lines)
+        return True
+
+    def _count(self, stmt: Stmt, *, elements: bool) -> int:
+        """Iterations of the loops that read, or elements that they read."""
+        if isinstance(stmt, For) and id(stmt) in self.loops:
+            return stmt.extent.limit * (self.steps.get(stmt.var, 0) if elements else 1)
+        counts = [self._count(child, elements=elements) for child in sub_statements(stmt)]
+        if isinstance(stmt, If):
+            return max(counts)
+        return sum(counts) * (_times(stmt) if isinstance(stmt, For | Let) else 1)
+
+    def _share(self, stmt: Stmt, place: Index, share: float, lines: int) -> None:
+        """Give each iteration its part of a panel; `share`: elements per iteration."""
+        match stmt:
+            case For(var) if id(stmt) in self.loops:
+                self.found[id(stmt)] = Ahead(self.buffer.name, place + Index.of(var) * int(share), lines)
+            case Block(statements):
+                before = 0
+                for child in statements:
+                    self._share(child, place + int(before * share), share, lines)
+                    before += self._count(child, elements=False)
+            case For(var, _, _, body) | Let(var, _, _, body) if _repeats(stmt):
+                each = int(self._count(body, elements=False) * share)
+                self._share(body, place + Index.of(var) * each, share, lines)
+            case _:
+                for child in sub_statements(stmt):
+                    self._share(child, place, share, lines)
+
+
+def _repeats(stmt: Stmt) -> TypeGuard[For | Let]:
+    """Whether it is a loop that runs, or a part of a fused one."""
+    match stmt:
+        case For(_, _, kind):
+            return kind in (LoopKind.SERIAL, LoopKind.PARALLEL)
+        case Let(_, value):
+            return not value.is_affine()
+        case _:
+            return False
+
+
+def _times(stmt: For | Let) -> int:
+    """How often the body is there or runs."""
+    match stmt:
+        case For(_, extent):
+            return extent.limit
+        case Let(_, _, size):
+            return size if _repeats(stmt) else 1

@@ -1,0 +1,95 @@
+"""Panels of packed constants are fetched ahead: all of the next one, a line or two per iteration, where it pays."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from compiler.codegen.ahead import LINE, Ahead, fetched_ahead
+from compiler.codegen.nest import emit_nest
+from compiler.evaluate import reference_outputs
+from compiler.loop.ir import For, LoopKind, Store, walk_statements
+from compiler.pipeline import build_nest
+from compiler.scalar import loads
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import native_outputs, stored_error
+from tests.compiler.workloads import matmul, padded_convolution, random_operands
+
+V3 = PRESETS["x86-64-v3"]
+LARGE = matmul(40, 512, 768)
+"""Its constants do not fit in the second cache of the Target."""
+
+
+def found(workload: Workload, threads: int = 1) -> list[tuple[For, Ahead]]:
+    space = build_space(workload, V3, threads)
+    nest = build_nest(workload, space.build({**space.values(space.default), "order": "outside"}))
+    ahead = fetched_ahead(nest.body, nest.by_name, V3)
+    return [(s, ahead[id(s)]) for s in walk_statements(nest.body) if isinstance(s, For) and id(s) in ahead]
+
+
+def test_the_iterations_of_one_panel_fetch_all_of_the_next() -> None:
+    space = build_space(LARGE, V3, 1)
+    nest = build_nest(LARGE, space.build({**space.values(space.default), "order": "outside"}))
+    (constant,) = [b for b in nest.params if b.packing is not None]
+    panels, *_ = constant.shape
+    panel = constant.elements // int(panels)
+    (loop, ahead), *_ = found(LARGE)
+    around = [s for s in walk_statements(nest.body) if isinstance(s, For) and loop in walk_statements(s)]
+    assert {s.kind for s in around} <= {LoopKind.SERIAL, LoopKind.PARALLEL}
+    outer, *inner = around
+    fetched = set()
+    for places in product(*(range(s.extent.limit) for s in inner)):
+        values = {outer.var: 2, **dict(zip((s.var for s in inner), places, strict=True))}
+        start = ahead.place.evaluate(values) * 4
+        fetched |= {(start + LINE * n) // LINE for n in range(ahead.lines)}
+    first, last = 3 * panel * 4 // LINE, (4 * panel * 4 - 1) // LINE
+    # Iterations that the code of the edges leaves out miss little.
+    assert len(fetched & set(range(first, last + 1))) >= 0.9 * (last + 1 - first)
+    assert max(fetched) <= last + 1
+
+
+def test_the_code_of_edges_fetches_too() -> None:
+    workload = padded_convolution(9, 256, 72, 3)
+    space = build_space(workload, V3, 1)
+    nest = build_nest(workload, space.build({**space.values(space.default), "order": "outside"}))
+    ahead = fetched_ahead(nest.body, nest.by_name, V3)
+    packed = {b.name for b in nest.params if b.packing is not None}
+    loops = [s for s in walk_statements(nest.body) if isinstance(s, For) and s.kind is LoopKind.SERIAL]
+    innermost = [
+        s for s in loops if not any(inner in loops for inner in walk_statements(s.body)) and packed & _read(s)
+    ]
+    assert len(innermost) > 2
+    assert {id(s) for s in innermost} == ahead.keys()
+
+
+def _read(loop: For) -> set[str]:
+    return {
+        load.buffer for s in walk_statements(loop.body) if isinstance(s, Store) for load in loads(s.value)
+    }
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(matmul(40, 64, 64), id="the second cache holds all panels"),
+        pytest.param(matmul(1, 2048, 2048), id="nothing is read again"),
+    ],
+)
+def test_nothing_is_fetched_where(workload: Workload) -> None:
+    space = build_space(workload, V3, 1)
+    text = emit_nest(build_nest(workload, space.schedule(space.default)), V3)
+    assert "prefetch" not in text
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_stay_the_same(threads: int) -> None:
+    target = native_target()
+    space = build_space(LARGE, target, threads)
+    schedule = space.schedule(space.default)
+    assert "llvm.prefetch" in emit_nest(build_nest(LARGE, schedule), target)
+    operands = random_operands(LARGE)
+    got = native_outputs(LARGE, schedule, operands, threads)
+    assert stored_error(LARGE, got, reference_outputs(LARGE, operands)) < 1e-5
