@@ -5,7 +5,7 @@ Where the extent of a vector or unrolled loop, or the test of a guard, is differ
     for v in 0..n: body    →    for v in 0..n-1: body (full tiles)
                                 body with v = n - 1 (short ones)
 
-(a loop that is shared out tests `v < n - 1` instead), so that both have constant extents: full tiles run without masks,
+(a loop that is no sum's tests `v < n - 1` instead), so that both have constant extents: full tiles run without masks,
 edge tiles with constant ones, never in scalar code.
 The first iteration gets code of its own where a guard is different there (the left border of a padded window), and so
 do the first and last few of a sum (the taps that read padding there).
@@ -53,7 +53,7 @@ def peel(nest: LoopNest) -> LoopNest:
 
 def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
     match stmt:
-        case For(var, extent, LoopKind.SERIAL, body) if extent.bound is None:
+        case For(var, extent, LoopKind.SERIAL, body) if extent.bound is None and _sums(var, body):
             return _in_turn(stmt, ranges)
         case For(var, extent, kind, body):
             inner = {**ranges, var: extent.limit}
@@ -76,7 +76,10 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
 
 
 def _in_turn(loop: For, ranges: Mapping[str, int]) -> Stmt:
-    """A serial loop: its first ends, its middle and its last ends follow each other, without a test."""
+    """A loop of a sum: its first ends, its middle and its last ends follow each other, without a test.
+
+    Tiles do not: LLVM would schedule those that follow each other as one, with too few registers for both.
+    """
     var, size, body = loop.var, loop.extent.limit, loop.body
     start, stop = _middle_range(var, loop.extent, body, ranges)
     if (start, stop) == (0, size):
@@ -91,6 +94,12 @@ def _in_turn(loop: For, ranges: Mapping[str, int]) -> Stmt:
     before, after = range(start), range(stop, size)
     ends = {at: _end(var, at, body, ranges) for at in (*before, *after)}
     return block(*(ends[at] for at in before), *middle, *(ends[at] for at in after))
+
+
+def _sums(var: str, body: Stmt) -> bool:
+    """Whether all iterations store at the same places."""
+    stores = (s for s in walk_statements(body) if isinstance(s, Store))
+    return all(var not in index.names() for s in stores for index in s.indices)
 
 
 def _split_ends(var: str, extent: Extent, body: Stmt, ranges: Mapping[str, int]) -> Stmt:

@@ -3,7 +3,8 @@
 A tile takes the time of its multiply-adds, or of the bytes that it needs and the tile before it did not, whichever
 is longer: fetching is hidden behind arithmetic, as long as it is spread over the tiles. An operand's slice is fetched
 where a loop that it depends on moves, or one around that. It comes from the second cache where all that is touched
-within one iteration of the loop that asks for it again fits in half of that cache, else from beyond. Results that are
+within one iteration of the loop that asks for it again fits in half of that cache, else from beyond; from the first,
+by the same rule, for nothing. Results that are
 stored in runs far apart cost whole bursts.
 """
 
@@ -48,7 +49,7 @@ class TileTraffic:
         reads: operands of the reduction.
         result: what is stored.
         panel: the axis of the vectors.
-        near: bytes that stay in the second cache.
+        nearest, near: bytes that stay in the first cache, and in the second.
         rows: of a tile.
         cycles: of its multiply-adds.
     """
@@ -56,6 +57,7 @@ class TileTraffic:
     reads: tuple[_Access, ...]
     result: _Access
     panel: str
+    nearest: int
     near: int
     rows: int
     cycles: float
@@ -66,8 +68,8 @@ def tile_traffic(
 ) -> TileTraffic:
     """Of tiles of a reduction that another stage stores."""
     result = _Access(frozenset(a.name for a in store.axes), workload.buffers[store.target].size_bytes)
-    near = target.l2_bytes // 2
-    return TileTraffic(_reads(workload, anchor), result, axes.vector.name, near, rows, cycles)
+    nearest, near = target.l1_bytes // 2, target.l2_bytes // 2
+    return TileTraffic(_reads(workload, anchor), result, axes.vector.name, nearest, near, rows, cycles)
 
 
 def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -> str:
@@ -97,8 +99,9 @@ def _reads(workload: Workload, anchor: Stage) -> tuple[_Access, ...]:
     return tuple(found.values())
 
 
-def _cycles(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
+def _cycles(traffic: TileTraffic, around: Sequence[Loop]) -> float:
     """Of all tiles: the outermost loop that moved tells what the next tile has to fetch."""
+    loops = [(axis, count) for axis, count in around if count > 1 or axis == traffic.panel]
     costs = [(_innermost(read, loops), _fetch(traffic, read, loops)) for read in traffic.reads]
     stored = _store(traffic, loops)
     spread = [_spread(traffic, read, loops) for read in traffic.reads]
@@ -127,16 +130,17 @@ def _innermost(read: _Access, loops: Sequence[Loop]) -> int:
 
 def _fetch(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> float:
     """Mean cycles of fetching a slice of an operand."""
-    far, near = 1.0, 1.0
+    near, nearest = 1.0, 1.0
     for place, (axis, count) in enumerate(loops):
         inside = {name for name, _ in loops[place + 1 :]}
         if axis in read.axes or not inside & read.axes:
             continue
-        if _touched(traffic, loops, place) <= traffic.near:
+        touched = _touched(traffic, loops, place)
+        if touched <= traffic.nearest:
+            nearest *= count
+        elif touched <= traffic.near:
             near *= count
-        else:
-            far *= count
-    return _slice(read, loops) * (FAR + (near - 1) * NEAR) / near
+    return _slice(read, loops) * (FAR + (near - 1) * NEAR) / (near * nearest)
 
 
 def _store(traffic: TileTraffic, loops: Sequence[Loop]) -> float:

@@ -34,3 +34,7 @@ def test_panels_that_are_fetched_ahead_may_be_fetched_again() -> None:
 
 def test_a_large_result_of_short_sums_is_stored_block_by_block() -> None:
     assert chosen(2048, 2048, 64).startswith("block")
+
+
+def test_panels_that_the_first_cache_holds_are_all_read_for_each_row() -> None:
+    assert chosen(1024, 48, 32) != "outside"
