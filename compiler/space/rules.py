@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (Rows(), Products(), Reduction(), VectorMap())
 GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 """Those for Targets whose threads form a grid."""
 
-VERSION = 6
+VERSION = 7
 """Raised when a rule changes what its knobs mean."""
 
 
