@@ -34,8 +34,9 @@ from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
 from tuner.cost_model.concrete import concrete_nest
+from tuner.cost_model.form import Form, anchor_after, form_of
 from tuner.cost_model.nest import Access, Array, Nests
-from tuner.cost_model.parametric import Form, Tracks, Unfollowed, anchor_after, form_of, parametric_nests
+from tuner.cost_model.parametric import Tracks, Unfollowed, parametric_nests
 from tuner.task import Task
 
 LEVELS = 6

@@ -33,36 +33,15 @@ from compiler.schedule.steps import (
 )
 from compiler.workload.ir import Stage, stage_loads
 from tuner.cost_model.concrete import spans_of
+from tuner.cost_model.form import anchor_after
 from tuner.cost_model.nest import Access, Nests, accesses
 
 Array = NDArray[np.float64]
-Form = tuple[object, ...]
 _Place = tuple[str, str]  # of a stage and of a loop in it
 
 
 class Unfollowed(Exception):
     """The Steps do what is not followed here."""
-
-
-def form_of(steps: Sequence[Step]) -> tuple[Form, list[int]]:
-    """The Steps without the factors of their Splits, and those factors in order."""
-    form: list[object] = []
-    factors = []
-    for step in steps:
-        if type(step) is Split:
-            form.append((step.stage, step.loop))
-            factors.append(step.factor)
-        else:
-            form.append(step)
-    return tuple(form), factors
-
-
-def anchor_after(anchor: str, steps: Sequence[Step]) -> str:
-    """The stage that does the anchor's work: its partial results where the Steps make some."""
-    for step in steps:
-        if isinstance(step, RFactor) and step.stage == anchor:
-            anchor = f"{step.stage}.{step.loop}"
-    return anchor
 
 
 class Tracks:
