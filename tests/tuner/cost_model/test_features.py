@@ -90,7 +90,8 @@ def test_an_instruction_is_part_of_the_tile() -> None:
     space = build_space(workload, PRESETS["x86-64-v3"], 1)
     values = {**space.values(space.default), "rows": 6, "vectors": 2}
     found = named(Task(workload, PRESETS["x86-64-v3"], 1, 1, "matmul"), space.build(values))
-    assert (found["tile_rows"], found["tile_vectors"], found["tile_reduction"]) == (6, 2, 2)
+    # Two groups of two bytes stand in the body.
+    assert (found["tile_rows"], found["tile_vectors"], found["tile_reduction"]) == (6, 2, 4)
     assert found["nest_products"] == 1.0  # two products by a multiplication and an addition
     assert values["instruction"] == "vpmaddwd.256"
 
