@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from compiler.errors import ModelError
 from compiler.frontend import import_model
 from compiler.frontend.read import read_source
-from compiler.frontend.stage import staged_model
+from compiler.frontend.segment import checked_model
 from compiler.frontend.wire import MalformedError, without_large_data
 from tests.compiler.frontend.models import model
 
@@ -119,8 +119,8 @@ def test_path_bytes_and_message_give_the_same_constants(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_compiled_as_it_runs_has_its_weights() -> None:
-    staged = staged_model(example().SerializeToString())
-    np.testing.assert_array_equal(staged.constant("large"), LARGE)
+    checked = checked_model(example().SerializeToString())
+    np.testing.assert_array_equal(checked.constant("large"), LARGE)
 
 
 def test_an_attribute_of_an_initialisers_name_keeps_its_own_data() -> None:
