@@ -92,7 +92,6 @@ def _tuned(
 
     with closing(open_database(f"sqlite:///{folder / f'{shape.name}.{options.threads}.db'}")) as database:
         log = SqlTuningLog(database)
-        log.put_tasks(tasks)
         session_options = SessionOptions(trials=options.trials, seconds=options.tuning_s)
         with closing(LocalBuilder(processes=usable_cores())) as builder, closing(LocalRunner()) as runner:
             TuningSession(tasks, builder, runner, log, session_options, spaces=space).run()

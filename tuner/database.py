@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tuner.record import Trial, TuningRecord, supersedes
-from tuner.task import RecordKey
+from tuner.record import Relative, Trial, TuningRecord, supersedes
+from tuner.task import RecordKey, Task
 
 
 class TuningLog(Protocol):
@@ -28,6 +28,14 @@ class TuningLog(Protocol):
         """Keep each record that supersedes the kept one of its key (tuner.record.supersedes); how many were kept."""
         ...
 
+    def put_tasks(self, tasks: Sequence[Task]) -> None:
+        """Remember the Workloads and Targets that the keys of these Tasks name."""
+        ...
+
+    def relatives(self, limit: int = 1000) -> list[Relative]:
+        """The newest `limit` records of any key whose Workload and Target are known, newest first."""
+        ...
+
 
 class MemoryLog:
     """A TuningLog without a file, for tests and replays."""
@@ -36,6 +44,7 @@ class MemoryLog:
         """Start empty."""
         self._trials: dict[RecordKey, list[Trial]] = {}
         self._records: dict[RecordKey, TuningRecord] = {}
+        self._tasks: dict[RecordKey, Task] = {}
 
     def append_trials(self, trials: Sequence[Trial], job: str | None = None) -> None:
         """Add trials; `job` is not kept."""
@@ -58,3 +67,12 @@ class MemoryLog:
                 self._records[record.key] = record
                 kept += 1
         return kept
+
+    def put_tasks(self, tasks: Sequence[Task]) -> None:
+        """Remember them."""
+        self._tasks |= {task.key: task for task in tasks}
+
+    def relatives(self, limit: int = 1000) -> list[Relative]:
+        """The newest records whose Tasks are known."""
+        known = [key for key in reversed(self._records) if key in self._tasks]
+        return [Relative(self._tasks[key], self._records[key].schedule) for key in known[:limit]]

@@ -8,6 +8,7 @@ from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
 from tuner.candidate import Candidate
 from tuner.measure import Measured
+from tuner.near import Relatives
 from tuner.options import SessionOptions
 from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
 from tuner.search.protocol import Scorer
@@ -48,8 +49,13 @@ def load_run(
     trials: Sequence[Trial],
     options: SessionOptions,
     scorer: Scorer,
+    relatives: Relatives,
 ) -> TaskRun:
-    """A TaskRun that knows the log's trials; stale ones and the record are proposed right after the default."""
+    """A TaskRun that knows the log's trials.
+
+    Right after the default it proposes the record; without one, what is the best of near Tasks; then where the rules
+    would begin, and the best trials of older code generation.
+    """
     default = Candidate(space.schedule(space.default), space.default)
     current = [trial for trial in trials if trial.codegen_epoch == CODEGEN_EPOCH]
     stale = [trial for trial in trials if trial.codegen_epoch != CODEGEN_EPOCH]
@@ -57,6 +63,8 @@ def load_run(
     first = [default]
     if record is not None:
         first.append(Candidate(record.schedule, recover_assignment(space, record.schedule)))
+    else:
+        first += [Candidate(space.schedule(seed), seed) for seed in relatives.seeds(task, space)]
     first += [Candidate(space.schedule(start), start) for start in space.starts]
     first += [Candidate(t.schedule, recover_assignment(space, t.schedule)) for t in _fastest(stale, _STALE)]
     seed = options.seed + int(task.workload.digest[:8], 16)

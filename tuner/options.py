@@ -21,7 +21,7 @@ class SessionOptions:
         trials: most new trials over all Tasks, failed ones included; None for no limit.
         seconds: wall clock, checked between batches; None for no limit.
         seed: of the search.
-        strategy: a name of tuner.search.strategies.STRATEGIES.
+        strategy: a name of tuner.search.strategies, or of an entry point that it describes.
         batch_size: most trials of a Task at a time.
         ahead: batches that are proposed and built while an earlier one is measured; 0 where that would disturb it.
         patience: batches without an improvement of 1 % after which a Task is done.

@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.schedule.schedule import Schedule
 from tuner.measure import Measured, MeasureResult
-from tuner.task import RecordKey
+from tuner.task import RecordKey, Task
 
 CODEGEN_EPOCH = 6
 """Raised when the code generator's output changes: older records become seeds to verify again."""
@@ -44,6 +44,14 @@ class TuningRecord:
     codegen_epoch: int = CODEGEN_EPOCH
     untuned_s: float = 0.0
     provenance: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """What the log serves for some Task, as a seed for others; `task` has no name, and counts once."""
+
+    task: Task
+    schedule: Schedule
 
 
 def supersedes(new: TuningRecord, kept: TuningRecord | None) -> bool:

@@ -27,11 +27,12 @@ from tuner.deadline import Deadline
 from tuner.finals import Timed, evidence, settle
 from tuner.loading import KNOWN_LIMIT, default_space, load_run, task_share
 from tuner.measure import Builder, Measured, MeasureResult, Runner
+from tuner.near import Relatives
 from tuner.options import SessionOptions, check_tasks
 from tuner.outcome import Event, SessionResult, TaskResult
 from tuner.phases import PhaseClock
 from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
-from tuner.search.strategies import RANKED
+from tuner.search.strategies import is_ranked
 from tuner.task import Task
 from tuner.task_run import TaskRun
 from tuner.task_scheduler.gradient import GradientScheduler, TaskShare
@@ -96,7 +97,7 @@ class TuningSession:
         self._clock = PhaseClock(now_s)
         self._deadline = Deadline(options.seconds)
         self._bench = Workbench(builder, runner, self._clock)
-        model = cost_model or _default_model(options, tasks) if options.strategy in RANKED else None
+        model = cost_model or _default_model(options, tasks) if is_ranked(options.strategy) else None
         self._learner = Learner(model, self._clock)
         self._runs: list[TaskRun] = []
         self._flights: deque[_Flight] = deque()
@@ -128,13 +129,16 @@ class TuningSession:
     def _load(self) -> None:
         """Start every Task from what the log knows; those of which it knows enough get no trials."""
         with self._clock.phase("store"):
+            self._log.put_tasks(self._tasks)
             records = self._log.records([task.key for task in self._tasks])
             trials = [self._log.trials(task.key, KNOWN_LIMIT) for task in self._tasks]
+            known = self._log.relatives() if len(records) < len(self._tasks) else []
+        relatives = Relatives(known, self._spaces)
         shares = []
-        for task, known in zip(self._tasks, trials, strict=True):
+        for task, logged in zip(self._tasks, trials, strict=True):
             with self._clock.phase("search"):
                 record, scorer, space = records.get(task.key), self._learner.scorer(task), self._spaces(task)
-                run = load_run(task, space, record, known, self._options, scorer)
+                run = load_run(task, space, record, logged, self._options, scorer, relatives)
             shares.append(task_share(task, space))
             self._runs.append(run)
             self._learner.observe(task, run.known)
@@ -304,16 +308,17 @@ def _device_s(results: Sequence[MeasureResult]) -> float:
 def _default_model(options: SessionOptions, tasks: Sequence[Task]) -> CostModel:
     """XGBoost on the features of the loops; it begins with the shipped trees where those know all Targets."""
     # XGBoost takes a while to import, and sessions without a ranking strategy do not need it.
+    from tuner.cost_model import shipped
     from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
-    from tuner.cost_model.stored import SHIPPED, load_model
+    from tuner.cost_model.stored import load_model
     from tuner.cost_model.trees import XGBoostOptions
     from tuner.cost_model.xgboost_model import XGBoostModel
 
     prior = None
-    if SHIPPED.exists():
+    if shipped.SHIPPED.exists():
         try:
-            shipped = load_model(SHIPPED)
-            prior = shipped.booster if all(shipped.knows(task.target) for task in tasks) else None
+            model = load_model(shipped.SHIPPED)
+            prior = model.booster if all(model.knows(task.target) for task in tasks) else None
         except InputError as refused:
             _LOG.warning("the search begins without a cost model: %s", refused)
     return XGBoostModel(NestFeatures(), FEATURE_NAMES, XGBoostOptions(seed=options.seed), prior)

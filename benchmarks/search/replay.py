@@ -1,7 +1,8 @@
 """Replay: a strategy and a cost model search a pool; what they ask for is answered from it, at once.
 
 The space that a strategy sees holds the pool's candidates and nothing else, so that every strategy and every seed can
-be repeated, and "the best known" is the same for all of them.
+be repeated, and "the best known" is the same for all of them. A mutant is the candidate of the pool that is nearest to
+what the mutation gives in the whole space.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import xgboost as xgb
@@ -17,17 +19,22 @@ from numpy.typing import NDArray
 from benchmarks.search.pools import Pool, pool_space
 from compiler.space.space import Assignment, SearchSpace
 from tuner.candidate import Candidate
-from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+from tuner.cost_model.features import FEATURE_NAMES
 from tuner.cost_model.learner import Learner
 from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
 from tuner.phases import PhaseClock
-from tuner.search.strategies import RANKED, make_strategy
+from tuner.search.evolutionary import EvolutionaryStrategy
+from tuner.search.protocol import SearchStrategy
+from tuner.search.strategies import make_strategy
+from tuner.search.variation import Variation
+from tuner.task import Task
 
 BATCH = 8
-_NEAR = 8
 
-Curve = NDArray[np.float64]
+Array = NDArray[np.float64]
+
+Curve = Array
 
 
 @dataclass(frozen=True)
@@ -41,36 +48,81 @@ class PoolSpace(SearchSpace):
         """Assignments of the pool."""
         return len(self.pool)
 
+    @cached_property
+    def members(self) -> frozenset[Assignment]:
+        """The pool without its order."""
+        return frozenset(self.pool)
+
     def is_legal(self, assignment: Assignment) -> bool:
         """Whether the pool has it."""
-        return assignment in self.pool
+        return assignment in self.members
 
     def sample(self, rng: random.Random, tries: int = 200) -> Assignment:
         """Any of the pool."""
         return rng.choice(self.pool)
-
-    def mutate(self, assignment: Assignment, rng: random.Random, tries: int = 50) -> Assignment:
-        """One of the pool's nearest, by the number of knobs that differ."""
-        others = sorted(self.pool, key=lambda o: sum(a != b for a, b in zip(assignment, o, strict=True)))
-        return rng.choice(others[1 : 1 + _NEAR] or [assignment])
 
     def enumerate(self, limit: int) -> Iterator[Assignment]:
         """The pool in its order."""
         return iter(self.pool[:limit])
 
 
+class PoolVariation(Variation):
+    """Variation in the whole space, of which the nearest candidate of the pool is taken."""
+
+    def __init__(self, space: PoolSpace, whole: SearchSpace) -> None:
+        """`whole`: the space that the pool was sampled from."""
+        super().__init__(whole)
+        self._pool = space.pool
+        last = np.array([max(1, len(knob.choices) - 1) for knob in space.knobs], dtype=np.float64)
+        words = np.array([isinstance(knob.choices[0], str) for knob in space.knobs])
+        self._scale = np.where(words, 1.0, 1.0 / last)
+        self._words = words
+        self._places = np.array(space.pool, dtype=np.float64)
+
+    def mutate(self, assignment: Assignment, rng: random.Random) -> Assignment:
+        """The nearest to a mutant, but not the parent."""
+        return self._nearest(super().mutate(assignment, rng), assignment)
+
+    def cross(self, mother: Assignment, father: Assignment, rng: random.Random) -> Assignment:
+        """The nearest to a crossing, but not the mother."""
+        return self._nearest(super().cross(mother, father, rng), mother)
+
+    def _nearest(self, wanted: Assignment, parent: Assignment) -> Assignment:
+        apart = np.abs(self._places - np.array(wanted))
+        away = (np.where(self._words, apart > 0, apart) * self._scale).sum(axis=1)
+        first, *others = np.argsort(away, kind="stable")[:2]
+        nearest = self._pool[first]
+        return self._pool[others[0]] if nearest == parent and others else nearest
+
+
 def replay(
-    pool: Pool, strategy: str, seed: int, trials: int, extract: NestFeatures, prior: xgb.Booster | None = None
+    pool: Pool, rows: Array, strategy: str, seed: int, trials: int, prior: xgb.Booster | None = None
 ) -> Curve:
     """Best throughput so far relative to the pool's best, after 1 to `trials` trials; shape (trials,).
 
-    The default comes first, as in a session. `prior`: trees that the cost model begins with.
+    The default comes first, and then where the rules would begin, as in a session. `rows`: features of the pool's
+    candidates, shape (n_candidates, n_features); `prior`: trees that the cost model begins with.
     """
-    space, times = _space(pool), {row.assignment: row.seconds for row in pool.rows}
-    model = XGBoostModel(extract, FEATURE_NAMES, prior=prior) if strategy in RANKED else None
-    learner = Learner(model, PhaseClock(lambda: 0.0))
-    first = [Candidate(space.schedule(space.default), space.default)]
-    searching = make_strategy(strategy, space, learner.scorer(pool.task), seed, first)
+    whole = pool_space(pool)
+    space = PoolSpace(
+        whole.knobs, whole.default, whole.legal, whole.build, pool=tuple(row.assignment for row in pool.rows)
+    )
+    times = {row.assignment: row.seconds for row in pool.rows}
+    features = dict(zip(space.pool, rows, strict=True))
+
+    def extract(_: Task, asked: Sequence[Candidate]) -> Array:
+        return np.array([features[c.assignment or ()] for c in asked])
+
+    begin = [a for a in (whole.default, *whole.starts) if a in times]
+    first = [Candidate(space.schedule(a), a) for a in begin]
+    searching: SearchStrategy
+    if strategy == "evolutionary":
+        learner = Learner(XGBoostModel(extract, FEATURE_NAMES, prior=prior), PhaseClock(lambda: 0.0))
+        variation = PoolVariation(space, whole)
+        searching = EvolutionaryStrategy(space, learner.scorer(pool.task), seed, first, variation=variation)
+    else:
+        learner = Learner(None, PhaseClock(lambda: 0.0))
+        searching = make_strategy(strategy, space, learner.scorer(pool.task), seed, first)
     best, curve = np.inf, list[float]()
     while len(curve) < trials and (batch := searching.propose(min(BATCH, trials - len(curve)))):
         results = [_result(times[c.assignment or ()]) for c in batch]
@@ -93,13 +145,6 @@ def trials_to(curves: Sequence[Curve], share: float) -> int | None:
     """Trials after which the mean over seeds reaches a share of the best; None where it does not."""
     reached = np.nonzero(np.mean(curves, axis=0) >= share)[0]
     return int(reached[0]) + 1 if len(reached) else None
-
-
-def _space(pool: Pool) -> PoolSpace:
-    space = pool_space(pool)
-    return PoolSpace(
-        space.knobs, space.default, space.legal, space.build, pool=tuple(row.assignment for row in pool.rows)
-    )
 
 
 def _result(seconds: float | None) -> MeasureResult:

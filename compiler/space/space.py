@@ -21,7 +21,10 @@ Assignment = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A named choice. Neighbouring choices should behave alike, so that a mutation by one place is a small change."""
+    """A named choice. Neighbouring choices should behave alike, so that a mutation by one place is a small change.
+
+    What follows a dot in the name tells the tile that a knob belongs to, where there are several.
+    """
 
     name: str
     choices: tuple[Value, ...]
@@ -69,22 +72,6 @@ class SearchSpace:
             if self.is_legal(assignment):
                 return assignment
         return self.default
-
-    def mutate(self, assignment: Assignment, rng: random.Random, tries: int = 50) -> Assignment:
-        """A legal assignment that differs in one knob, near or far; the same one when none is found."""
-        for _ in range(tries):
-            place = rng.randrange(len(self.knobs)) if self.knobs else 0
-            count = len(self.knobs[place].choices) if self.knobs else 1
-            if count < 2:
-                continue
-            if rng.random() < 0.5:
-                choice = max(0, min(count - 1, assignment[place] + rng.choice((-1, 1))))
-            else:
-                choice = rng.randrange(count)
-            mutant = (*assignment[:place], choice, *assignment[place + 1 :])
-            if mutant != assignment and self.is_legal(mutant):
-                return mutant
-        return assignment
 
     def enumerate(self, limit: int) -> Iterator[Assignment]:
         """Legal assignments in lexicographic order, at most `limit` of them."""

@@ -84,7 +84,6 @@ def run_work(work: Work) -> Outcome | None:
     start_s = time.monotonic()
     phases = _Phases(work.progress)
     tasks = tasks_of(work.program, work.spec)
-    work.log.put_tasks(tasks)
     result = phases.run("tuning", lambda: _tune(work, tasks, start_s))
     if result.cancelled or work.cancelled():
         return None

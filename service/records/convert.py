@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from compiler.schedule.schedule import schedule_from_json, schedule_json
+from compiler.target import target_from_json
+from compiler.workload.ir import workload_from_json
 from service import json_text
 from service.db.models import KeyRow, RecordRow, TrialRow
 from tuner.measure import Measured, MeasureFailed, result_from_json, result_json
-from tuner.record import Trial, TuningRecord
-from tuner.task import RecordKey
+from tuner.record import Relative, Trial, TuningRecord
+from tuner.task import RecordKey, Task
 
 _HEX = frozenset("0123456789abcdef")
 
@@ -61,6 +63,19 @@ def key_from_json(data: Any) -> RecordKey:
 def key_of(row: KeyRow) -> RecordKey:
     """The key that a row holds."""
     return RecordKey(row.workload, row.target, row.threads, row.error_class, row.protocol, row.language)
+
+
+def relative_of(key: RecordKey, schedule: str, workload: str, target: str) -> Relative:
+    """A record as a seed; the texts are JSON. Raises ValueError, KeyError or TypeError on what is not."""
+    task = Task(
+        workload_from_json(json_text.parse(workload)),
+        target_from_json(json_text.parse(target)),
+        key.threads,
+        1,
+        "",
+        float(key.error_class),
+    )
+    return Relative(task, schedule_from_json(json_text.parse(schedule)))
 
 
 def trial_of(row: TrialRow, key: RecordKey) -> Trial:

@@ -14,7 +14,7 @@ from service.db.session import Database, now_s
 from service.records.convert import is_verified
 from service.records.exchange import export_lines, import_lines
 from service.records.repository import RecordRepository
-from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
+from tuner.record import CODEGEN_EPOCH, Relative, Trial, TuningRecord
 from tuner.task import RecordKey, Task
 
 DAY_S = 86_400.0
@@ -59,6 +59,11 @@ class SqlTuningLog:
             repository.put_workloads(task.workload for task in tasks)
             for target in {task.target.digest: task.target for task in tasks}.values():
                 repository.put_target(target)
+
+    def relatives(self, limit: int = 1000) -> list[Relative]:
+        """The newest records of any key whose Workload and Target are known, newest first."""
+        with self.database.read() as session:
+            return RecordRepository(session).relatives(limit)
 
     def stats(self) -> dict[str, int]:
         """How many records, trials, failed_trials, tasks, workloads and targets there are."""

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from sqlalchemy import Select, delete, func, select, text
 from sqlalchemy.orm import Session
 
+from compiler.schedule.schedule import LANGUAGE
 from compiler.target import Target, target_json
 from compiler.workload.ir import Workload, workload_json
 from service import json_text
@@ -20,10 +21,11 @@ from service.records.convert import (
     key_of,
     record_of,
     record_values,
+    relative_of,
     trial_of,
     trial_values,
 )
-from tuner.record import Trial, TuningRecord, supersedes
+from tuner.record import Relative, Trial, TuningRecord, supersedes
 from tuner.task import RecordKey
 
 
@@ -79,6 +81,23 @@ class RecordRepository:
             for digest, row in self._session.execute(statement.where(KeyRow.digest.in_(chunk))):
                 with suppress(ValueError, KeyError, TypeError):  # what cannot be read is a miss, not an error
                     found[wanted[digest]] = record_of(row, wanted[digest])
+        return found
+
+    def relatives(self, limit: int) -> list[Relative]:
+        """The newest records whose Workloads and Targets are remembered, newest first."""
+        statement = (
+            select(KeyRow, RecordRow.schedule, WorkloadRow.body, TargetRow.body)
+            .join(RecordRow, RecordRow.key_id == KeyRow.id)
+            .join(WorkloadRow, WorkloadRow.digest == KeyRow.workload)
+            .join(TargetRow, TargetRow.digest == KeyRow.target)
+            .where(KeyRow.language == LANGUAGE)
+            .order_by(RecordRow.created_s.desc(), KeyRow.id.desc())
+            .limit(limit)
+        )
+        found = []
+        for key, schedule, workload, target in self._session.execute(statement):
+            with suppress(ValueError, KeyError, TypeError):  # what cannot be read is no seed, and no error
+                found.append(relative_of(key_of(key), schedule, workload, target))
         return found
 
     def list_records(

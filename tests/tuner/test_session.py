@@ -180,7 +180,10 @@ def test_a_task_that_another_model_shares_needs_no_trials() -> None:
     session(log, tasks=TASKS[:2], trials=None, patience=2).run()
     result = session(log, tasks=TASKS[1:], trials=30, patience=2).run()
     assert [t.cached for t in result.tasks] == [True, False]
-    assert [t.trials for t in result.tasks] == [0, 30]
+    assert result.tasks[0].trials == 0
+    assert (
+        0 < result.tasks[1].trials <= 30
+    )  # what was best for the others is the optimum here: patience may end first
 
 
 def test_seconds_bound_the_wall_clock() -> None:

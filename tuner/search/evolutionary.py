@@ -16,6 +16,7 @@ from tuner.candidate import Candidate
 from tuner.measure import MeasureResult
 from tuner.search.explored import Explored
 from tuner.search.protocol import Scorer
+from tuner.search.variation import Variation
 
 _TRIES = 10
 
@@ -53,8 +54,10 @@ class EvolutionaryStrategy:
         seed: int = 0,
         first: Sequence[Candidate] = (),
         options: EvolutionaryOptions | None = None,
+        variation: Variation | None = None,
     ) -> None:
         self._explored = Explored(space, first)
+        self._variation = variation or Variation(space)
         self._space = space
         self._scorer = scorer
         self._seed = seed
@@ -90,7 +93,7 @@ class EvolutionaryStrategy:
     def _neighbours(self, count: int, rng: random.Random) -> list[Candidate]:
         """New mutants of the best that is known."""
         parents = self._parents()[:3] or [self._space.default]
-        mutants = [self._space.mutate(parents[i % len(parents)], rng) for i in range(count * _TRIES)]
+        mutants = [self._variation.mutate(parents[i % len(parents)], rng) for i in range(count * _TRIES)]
         return self._explored.take([self._explored.candidate(m) for m in mutants], count)
 
     def _evolve(self, rng: random.Random) -> list[Candidate]:
@@ -132,16 +135,10 @@ class EvolutionaryStrategy:
         for _ in range(count):
             mother, father = rng.choice(parents), rng.choice(parents)
             alone = mother == father or rng.random() < self._options.mutation
-            children.append(self._space.mutate(mother, rng) if alone else self._cross(mother, father, rng))
+            children.append(
+                self._variation.mutate(mother, rng) if alone else self._variation.cross(mother, father, rng)
+            )
         return children
-
-    def _cross(self, mother: Assignment, father: Assignment, rng: random.Random) -> Assignment:
-        """Each knob from either parent; a mutant where no legal crossing is found."""
-        for _ in range(_TRIES):
-            child = tuple(rng.choice(pair) for pair in zip(mother, father, strict=True))
-            if self._space.is_legal(child):
-                return child
-        return self._space.mutate(mother, rng)
 
 
 def _spread(ranking: Sequence[Candidate], count: int) -> list[Candidate]:

@@ -1,8 +1,13 @@
-"""The strategies by name, as the options of a session give them."""
+"""The strategies by name, as the options of a session give them.
+
+Another package adds one by an entry point of the group `luthier.strategies`: its name, and a callable that takes what
+`make_strategy` hands on, (space, scorer, seed, first), and returns a SearchStrategy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 
 from compiler.errors import InputError
 from compiler.space.space import SearchSpace
@@ -12,21 +17,26 @@ from tuner.search.exhaustive import ExhaustiveStrategy
 from tuner.search.protocol import Scorer, SearchStrategy
 from tuner.search.random import RandomStrategy
 
-_Maker = Callable[[SearchSpace, Scorer, int, Sequence[Candidate]], SearchStrategy]
+Maker = Callable[[SearchSpace, Scorer, int, Sequence[Candidate]], SearchStrategy]
 
-STRATEGIES: Mapping[str, _Maker] = {
+GROUP = "luthier.strategies"
+STRATEGIES: Mapping[str, Maker] = {
     "evolutionary": lambda space, scorer, seed, first: EvolutionaryStrategy(space, scorer, seed, first),
     "random": lambda space, scorer, seed, first: RandomStrategy(space, seed, first),
     "exhaustive": lambda space, scorer, seed, first: ExhaustiveStrategy(space, first),
 }
-RANKED = frozenset({"evolutionary"})
-"""Strategies that ask the cost model; for the others none is trained."""
+_UNRANKED = frozenset({"random", "exhaustive"})
+
+
+def is_ranked(name: str) -> bool:
+    """Whether a strategy may ask the cost model; for the others none is trained."""
+    return name not in _UNRANKED
 
 
 def check_strategy(name: str) -> None:
     """Raise InputError, with the known names, where there is no such strategy."""
-    if name not in STRATEGIES:
-        msg = f"unknown strategy {name!r}; use one of {', '.join(STRATEGIES)}"
+    if name not in STRATEGIES and name not in (others := _others()):
+        msg = f"unknown strategy {name!r}; use one of {', '.join([*STRATEGIES, *others])}"
         raise InputError(msg)
 
 
@@ -35,4 +45,10 @@ def make_strategy(
 ) -> SearchStrategy:
     """A strategy that proposes `first` before anything else; raises InputError on an unknown name."""
     check_strategy(name)
-    return STRATEGIES[name](space, scorer, seed, first)
+    maker: Maker = STRATEGIES[name] if name in STRATEGIES else _others()[name].load()
+    return maker(space, scorer, seed, first)
+
+
+def _others() -> dict[str, EntryPoint]:
+    """Those of other packages; the names of our own are taken."""
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in STRATEGIES}

@@ -16,14 +16,10 @@ from tests.compiler.workloads import KINDS, convolution, lstm_cell, matmul, padd
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_and_mutants_are_legal(kind: str) -> None:
+def test_samples_are_legal(kind: str) -> None:
     space = build_space(KINDS[kind], native_target(), 2)
     rng = random.Random(1)
-    assignment = space.default
-    for _ in range(50):
-        assignment = space.mutate(assignment, rng)
-        assert space.is_legal(assignment)
-        assert space.is_legal(space.sample(rng))
+    assert all(space.is_legal(space.sample(rng)) for _ in range(50))
 
 
 def test_a_tile_never_needs_more_registers_than_the_target_has() -> None:

@@ -19,7 +19,7 @@ from tuner.search.exhaustive import ExhaustiveStrategy
 from tuner.search.protocol import Scorer, SearchStrategy
 from tuner.search.random import RandomStrategy
 from tuner.search.recover import recover_assignment
-from tuner.search.strategies import STRATEGIES, make_strategy
+from tuner.search.strategies import STRATEGIES, is_ranked, make_strategy
 
 TASK = toy.task()
 
@@ -153,6 +153,25 @@ def test_the_assignment_behind_a_schedule_is_recovered() -> None:
     for candidate, _ in drive(RandomStrategy(space), 1, 20):
         assert recover_assignment(space, candidate.schedule) == candidate.assignment
     assert recover_assignment(space, toy.space(3).schedule((0, 0, 0, 0))) == space.default
+
+
+class _Entry:
+    """An entry point of another package."""
+
+    name = "backwards"
+
+    @staticmethod
+    def load() -> object:
+        return lambda space, scorer, seed, first: ExhaustiveStrategy(space, first)
+
+
+def test_another_package_adds_a_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.search.strategies.entry_points", lambda group: [_Entry()])
+    strategy = make_strategy("backwards", toy.space(), know_nothing, 0, [])
+    assert isinstance(strategy, ExhaustiveStrategy)
+    assert is_ranked("backwards")
+    with pytest.raises(InputError, match="use one of evolutionary, random, exhaustive, backwards"):
+        make_strategy("annealing", toy.space(), know_nothing, 0, [])
 
 
 def test_an_unknown_strategy_is_named() -> None:
