@@ -74,15 +74,19 @@ def compile(
     shapes: Shapes | None = None,
     error_budget: float | None = None,
     database: str | None = None,
+    predict: bool = True,
 ) -> Module | DynamicModule:
     """Compile a model with what the tuning log knows; nothing is measured. `Module.lookups` says what was found.
 
     Takes the same arguments, and raises the same errors, as `tune`. Close the Module after use.
 
+    For a Task without a record the shipped cost model chooses the schedule where it is sure that the choice beats the
+    default (`lookup` is then "predicted"); `predict=False` leaves those Tasks with the default.
+
     A model whose sizes depend on values, or that has no form for all sizes of its open dimensions, becomes a
     DynamicModule, which is compiled as it runs; a warning of the logger `luthier` says so, and why.
     """
-    options = make_options(target, threads, shapes, error_budget, database)
+    options = make_options(target, threads, shapes, error_budget, database, predict=predict)
     try:
         return Module(compile_model(model, options))
     except NotStatic as reason:

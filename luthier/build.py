@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from compiler.errors import InputError, NotStatic, NotTuned, TargetError
 from compiler.graph.ir import Graph
-from compiler.pipeline import compile_image, load_graph, look_up, lower, lower_any_size
+from compiler.pipeline import compile_image, load_graph, lower, lower_any_size
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
-from compiler.schedule.source import Found, ScheduleSource
+from compiler.schedule.source import Found
 from compiler.target import Target, get_target, usable_cores
-from compiler.workload.ir import Workload
 from compiler.workload.program import Program
 from luthier.cache import Task, has_external_data, image_key, model_key, open_cache
+from luthier.lookups import Lookups
 from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource
@@ -45,6 +45,7 @@ class BuildOptions:
     Attributes:
         error_budget: largest error of the model's outputs, relative to the largest; None for the default.
         database: URL of the tuning log; None for LUTHIER_DATABASE_URL, else SQLite in the user's data folder.
+        predict: let the shipped cost model choose for Tasks without a record; otherwise they get the default.
     """
 
     target: Target
@@ -52,6 +53,7 @@ class BuildOptions:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     error_budget: float | None = None
     database: str | None = None
+    predict: bool = True
 
 
 def make_options(
@@ -61,6 +63,7 @@ def make_options(
     error_budget: float | None = None,
     database: str | None = None,
     *,
+    predict: bool = True,
     runs_here: bool = True,
 ) -> BuildOptions:
     """Check options and fill in what was left open; `runs_here`: the code will run on this machine.
@@ -81,6 +84,7 @@ def make_options(
         _checked_shapes(shapes or {}),
         None if error_budget is None else checked_number("error_budget", error_budget, below=1.0),
         database,
+        predict,
     )
 
 
@@ -116,8 +120,7 @@ def read_program(
 
 def build_module(program: Program, options: BuildOptions) -> Module:
     """Look every Task up in the tuning log, compile and load; nothing is measured. Raises DatabaseError."""
-    with open_log(options.database) as log:
-        source = SqlScheduleSource(log, options.error_budget)
+    with open_lookups(options) as source:
         return Module(compile_image(program, options.target, options.threads, source))
 
 
@@ -132,8 +135,7 @@ def as_it_runs(
     constants = ConstantPool()
 
     def make(graph: Graph) -> Module:
-        with open_log(options.database) as log:
-            source = SqlScheduleSource(log, options.error_budget)
+        with open_lookups(options) as source:
             image = compile_image(lower(graph), options.target, options.threads, source, consume=True)
         return Module(constants.shared(image))
 
@@ -162,13 +164,14 @@ def compile_model(
     if tasks is None:
         program = _read_and_tidy(model, options, any_size=any_size)
         tasks = _tasks(program)
-    with open_log(options.database) as log:
-        source = _Remembered(SqlScheduleSource(log, options.error_budget))
+    with open_lookups(options) as source:
         workloads = [workload for _, workload in tasks]
-        answers = look_up(workloads, options.target, options.threads, source)
+        answers = source.recorded(workloads, options.target, options.threads)
         if require_tuned:
             _require_records(tasks, answers, options)
-        key_of_image = key and image_key(key, options.target, options.threads, workloads, answers)
+        # Only what the log says is asked of a model that was compiled before: predicting takes as long as compiling.
+        chooser = source.model if None in answers else ""
+        key_of_image = key and image_key(key, options.target, options.threads, workloads, answers, chooser)
         image = cache.image(key_of_image) if cache and key_of_image else None
         new = image is None
         if image is None:
@@ -202,20 +205,6 @@ def _tasks(program: Program) -> list[Task]:
     return list(found.values())
 
 
-class _Remembered:
-    """A ScheduleSource that asks another once per Workload: what a key says is what is compiled."""
-
-    def __init__(self, source: ScheduleSource) -> None:
-        self._source = source
-        self._answers: dict[str, Found | None] = {}
-
-    def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
-        new = [w for w in workloads if w.digest not in self._answers]
-        answers = self._source.lookup(new, target, threads) if new else []
-        self._answers |= {w.digest: answer for w, answer in zip(new, answers, strict=True)}
-        return [self._answers[w.digest] for w in workloads]
-
-
 def _identity(model: object) -> tuple[int, ...]:
     """Changes when a model's file does; nothing for what is no file."""
     if not isinstance(model, (str, Path)) or not Path(model).is_file():
@@ -232,6 +221,14 @@ def open_log(database: str | None) -> Iterator[SqlTuningLog]:
         yield SqlTuningLog(opened)
     finally:
         opened.close()
+
+
+@contextmanager
+def open_lookups(options: BuildOptions) -> Iterator[Lookups]:
+    """Answers for the Workloads of a model."""
+    with open_log(options.database) as log:
+        source = SqlScheduleSource(log, options.error_budget)
+        yield Lookups(source, options.error_budget, predict=options.predict)
 
 
 def _require_records(tasks: Sequence[Task], answers: Sequence[Found | None], options: BuildOptions) -> None:

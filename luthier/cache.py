@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import compiler
+import tuner
 from compiler import debug
 from compiler.codegen.llvm import llvm_version
 from compiler.errors import InputError
@@ -181,24 +182,32 @@ def has_external_data(model: str | Path | bytes | ModelProto) -> bool:
 
 
 def image_key(
-    key: str, target: Target, threads: int, workloads: Sequence[Workload], answers: Sequence[Found | None]
+    key: str,
+    target: Target,
+    threads: int,
+    workloads: Sequence[Workload],
+    answers: Sequence[Found | None],
+    chooser: str,
 ) -> str:
-    """Of everything that a compiled model depends on; `key`: of the model."""
+    """Of everything that a compiled model depends on.
+
+    `key`: of the model; `answers`: the tuning log's; `chooser`: digest of the cost model that answers for the rest.
+    """
     rows = [
         [w.digest, a and [a.schedule.digest, a.lookup, a.expected_loss]]
         for w, a in zip(workloads, answers, strict=True)
     ]
-    return _digest([key, target_json(target), threads, rows])
+    return _digest([key, target_json(target), threads, rows, chooser])
 
 
 @cache
 def _fingerprint() -> str:
-    """Of the compiler: its source, and the libraries that it works with."""
-    root = Path(compiler.__file__).parent
+    """Of the compiler and what chooses for it: their source, and the libraries that they work with."""
     found = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        found.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
-        found.update(path.read_bytes())
+    for root in (Path(compiler.__file__).parent, Path(tuner.__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            found.update(f"{path.relative_to(root.parent)} {path.stat().st_size}\n".encode())
+            found.update(path.read_bytes())
     versions = [metadata.version(name) for name in _LIBRARIES]
     return _digest([found.hexdigest(), llvm_version(), versions])
 

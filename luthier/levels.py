@@ -11,14 +11,12 @@ from compiler.errors import InputError
 from compiler.loop.printer import print_nest
 from compiler.pipeline import Choice, build_nest, choose_schedules
 from compiler.workload.program import Program
-from luthier.build import BuildOptions, open_log
-from service.records.source import SqlScheduleSource
+from luthier.build import BuildOptions, open_lookups
 
 
 def inspect_tasks(program: Program, options: BuildOptions) -> list[Choice]:
     """The distinct Tasks with the Schedule that compiling would use now; raises DatabaseError."""
-    with open_log(options.database) as log:
-        source = SqlScheduleSource(log, options.error_budget)
+    with open_lookups(options) as source:
         return list(choose_schedules(program, options.target, options.threads, source).values())
 
 

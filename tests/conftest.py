@@ -60,8 +60,9 @@ def _isolated_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(autouse=True)
 def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test an empty tuning log and cache of its own."""
+    """Give each test an empty tuning log and cache of its own, and no shipped cost model: its choices change."""
     home = tmp_path_factory.mktemp("luthier")
+    monkeypatch.setattr("tuner.cost_model.shipped.SHIPPED", home / "pretrained.model")
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(home / "cache"))
     monkeypatch.setenv("LUTHIER_DATABASE_URL", f"sqlite:///{home / 'log.db'}")
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks.search`: record pools, and report what searches make of them.
 
-prepare --models DIR [--tasks N]        an empty pool for the heaviest Tasks of each network
-record [--count N] [--seconds S]        fill the pools evenly; run it again to go on
+prepare --models DIR [--tasks N] [--threads N]   an empty pool for the heaviest Tasks of each network
+record [--count N] [--minutes M]                 fill the pools evenly; run it again to go on
 report [--seeds N] [--trials N] [--json FILE] [--plot FILE]
 """
 
@@ -12,17 +12,30 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.search.curves_plot import curves_svg
-from benchmarks.search.lab import LEAST_ROWS, Curves, ablation, document, replay_all, report, task_samples
-from benchmarks.search.pools import load_pools
+from benchmarks.search.lab import (
+    LEAST_ROWS,
+    Findings,
+    ablation,
+    leave_machine_out,
+    replay_all,
+    seen,
+    task_samples,
+    usable,
+)
+from benchmarks.search.pinned import PinnedBuilder, PinnedRunner, cores_apart
+from benchmarks.search.pools import Pool, PoolFile, load_pools
 from benchmarks.search.record import OPTIONS, prepare, record
 from compiler.errors import InputError
-from tuner.cost_model.features import NestFeatures
-from tuner.cost_model.gates import held_out
-from tuner.cost_model.stored import SHIPPED, StoredModel, load_model, promoted, save_model
+from compiler.target import native_target
+from tuner.cost_model.gates import TaskSamples, held_out
+from tuner.cost_model.shipped import SHIPPED
+from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
 from tuner.cost_model.trees import XGBoostOptions, train
+from tuner.measure import Builder, Runner
 from tuner.phases import PhaseClock
 from tuner.workbench import Workbench
 from workers.local import LocalBuilder, LocalRunner
@@ -35,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     match options.command:
         case "prepare":
-            prepare(sorted(options.models.glob("*.onnx")), options.pools, options.tasks)
+            _prepare(options)
         case "record":
             _record(options)
         case "train":
@@ -44,45 +57,50 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _report(options)
 
 
+def _prepare(options: argparse.Namespace) -> None:
+    target = native_target()
+    if options.vector_bytes:
+        target = replace(target, name=f"native-{options.vector_bytes}", vector_bytes=options.vector_bytes)
+    prepare(sorted(options.models.glob("*.onnx")), options.pools, options.tasks, options.threads, target)
+
+
 def _record(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
-    with (
-        closing(LocalBuilder(processes=1)) as builder,
-        closing(LocalRunner("lab", OPTIONS)) as runner,
-        closing(Workbench(builder, runner, clock)) as bench,
-    ):
-        counts = record(options.pools, options.count, options.seconds, bench)
+    pools = [PoolFile(path) for path in sorted(options.pools.glob("*.jsonl"))]
+    cores = cores_apart() if all(pool.task.threads == 1 for pool in pools) else None
+    local_builder, local_runner = LocalBuilder(processes=1), LocalRunner("lab", OPTIONS)
+    # Tasks of several threads need the cores on which others would be built.
+    builder: Builder = PinnedBuilder(local_builder, cores[0]) if cores else local_builder
+    runner: Runner = PinnedRunner(local_runner, cores[1]) if cores else local_runner
+    with closing(builder), closing(runner), closing(Workbench(builder, runner, clock)) as bench:
+        counts = record(pools, options.count, 60 * options.minutes, bench, ahead=2 if cores else 1)
     for name, count in sorted(counts.items()):
         print(f"{count:6d}  {name}")
+    print(
+        f"{sum(counts.values()):6d}  rows; waited for "
+        + ", ".join(f"{n} {s:.0f} s" for n, s in clock.seconds().items())
+    )
 
 
 def _report(options: argparse.Namespace) -> None:
-    pools = [pool for pool in load_pools(options.pools) if len(pool.rows) >= LEAST_ROWS]
-    if not pools:
-        print(f"no pool of {LEAST_ROWS} rows or more in {options.pools}; prepare and record some first")
-        raise SystemExit(1)
-    extract = NestFeatures()
-    tasks = task_samples(pools, extract)
-    gates = held_out(tasks)
+    pools, tasks = _samples(options.pools)
+    curves = replay_all(pools, tasks, options.seeds, options.trials) if options.seeds else {}
     without = ablation(tasks) if options.ablation else {}
-    curves: Curves = {}
-    if options.seeds:
-        curves = replay_all(pools, tasks, options.seeds, options.trials, extract)
-    print(report(pools, gates, without, curves, options.seeds))
+    found = Findings(pools, held_out(tasks), leave_machine_out(pools, tasks), without, curves, options.seeds)
+    print(found.text())
     if options.json:
-        options.json.write_text(json.dumps(document(pools, gates, without, curves), indent=1) + "\n")
+        options.json.write_text(json.dumps(found.json(), indent=1) + "\n")
     if options.plot and curves:
         options.plot.write_text(curves_svg(curves))
 
 
 def _train(options: argparse.Namespace) -> None:
-    pools = [pool for pool in load_pools(options.pools) if len(pool.rows) >= LEAST_ROWS]
-    tasks = task_samples(pools, NestFeatures())
+    pools, tasks = _samples(options.pools)
     gates = held_out(tasks)
     if gates is None:
         print("a model needs pools of two networks or more; prepare and record some first")
         raise SystemExit(1)
-    print(report(pools, gates, {}, {}, 0))
+    print(Findings(pools, gates, leave_machine_out(pools, tasks), {}, {}, 0).text())
     kept = _kept(options.model)
     why = promoted(gates, kept)
     if why:
@@ -91,8 +109,16 @@ def _train(options: argparse.Namespace) -> None:
     booster = train([(task.features, task.throughput) for task in tasks], XGBoostOptions())
     assert booster is not None  # the gates have trained on fewer
     number = 1 if kept is None else kept.number + 1
-    save_model(options.model, booster, gates, number, [pool.task.target for pool in pools])
-    print(f"model {number} is in {options.model}")
+    save_model(options.model, booster, gates, number, seen(pools))
+    print(f"model {number} is in {options.model}, {options.model.stat().st_size >> 10} KiB")
+
+
+def _samples(folder: Path) -> tuple[list[Pool], list[TaskSamples]]:
+    pools = usable(load_pools(folder))
+    if not pools:
+        print(f"no pool of {LEAST_ROWS} rows or more in {folder}; prepare and record some first")
+        raise SystemExit(1)
+    return pools, task_samples(pools)
 
 
 def _kept(path: Path) -> StoredModel | None:
@@ -110,10 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     preparing = commands.add_parser("prepare", help="an empty pool for the heaviest Tasks of each network")
     preparing.add_argument("--models", type=Path, required=True, help="folder of ONNX files")
-    preparing.add_argument("--tasks", type=int, default=3, help="Tasks of a network (3)")
+    preparing.add_argument("--tasks", type=int, default=5, help="Tasks of a network (5)")
+    preparing.add_argument("--threads", type=int, default=1, help="of a Task (1)")
+    preparing.add_argument("--vector-bytes", type=int, help="as if this machine's vectors were shorter")
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
-    recording.add_argument("--count", type=int, default=1000, help="rows of each pool (1000)")
-    recording.add_argument("--seconds", type=float, default=60.0, help="wall clock (60)")
+    recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")
+    recording.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")
     training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")
     training.add_argument("--model", type=Path, default=SHIPPED, help="where the model is, or will be")
     reporting = commands.add_parser("report", help="gates, ablation, replay")

@@ -35,6 +35,10 @@ def compile_(
     require_tuned: Annotated[
         bool, typer.Option("--require-tuned", help="fail, and write nothing, where a task has no record")
     ] = False,
+    predict: Annotated[
+        bool,
+        typer.Option(help="let the shipped cost model choose where there is no record, or take the default"),
+    ] = True,
     json: options.Json = False,
 ) -> None:
     """Compile a model with what the tuning log knows; says for each task where its schedule came from."""
@@ -48,7 +52,9 @@ def compile_(
         _check_suffix(output)
         check_writable(output)
         shapes = parse_shapes(shape)
-        chosen = make_options(target, threads, shapes, error_budget, database, runs_here=False)
+        chosen = make_options(
+            target, threads, shapes, error_budget, database, predict=predict, runs_here=False
+        )
         library = output.suffix == ".so"
         if library:
             check_library(chosen.target)

@@ -1,39 +1,53 @@
-"""Gates: how well trees rank candidates of networks that they have not seen.
+"""Gates: how well trees rank candidates of networks that they have not seen, and what they would choose unmeasured.
 
 Each network is left out in turn, the trees are trained on the others and judged on its Tasks. Pairs of nearly equal
-candidates tell nothing and do not count. Intervals are those of 2,000 resamples of the Tasks.
+candidates tell nothing and do not count. Intervals are those of 2,000 resamples of the Tasks; where two models are
+compared, of the differences on the Tasks that both were judged on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuner.cost_model.metrics import pairwise_accuracy, peak_at
 from tuner.cost_model.trees import Array, XGBoostOptions, scores, train
 
 GAP = 0.03
 """Candidates of a pair differ by more than this."""
-BARS = {"pairwise_accuracy": 0.93, "peak_at_1": 0.92, "peak_at_5": 0.96}
+BARS = {"pairwise_accuracy": 0.93, "peak_at_1": 0.92, "peak_at_5": 0.96, "instant": 0.92}
+MARGINS = tuple(np.round(np.arange(0.0, 4.01, 0.1), 1).tolist())
+"""By how much a candidate's score has to pass the default's: what is tried."""
+SLOWER = 0.05
+"""A choice that takes so much longer than the default is worse."""
 _RESAMPLES = 2000
 _BOUNDS = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
 class TaskSamples:
-    """Measured candidates of one Task: features, and throughput relative to the best (0: failed).
+    """Measured candidates of one Task.
 
-    `usual`: throughput of the analytic default.
+    Attributes:
+        key: tells it from others, in any training run.
+        features: shape (n_candidates, n_features).
+        throughput: relative to the best of all, 0 where it failed.
+        offered: what the uniform sampler gave, and where the rules begin; others were found by searching.
+        default: place of the analytic default.
+        group: what is left out together; the network, or the kind of machine.
     """
 
-    network: str
-    task: str
+    group: str
+    key: str
     features: Array
     throughput: Array
-    usual: float
+    offered: NDArray[np.bool_]
+    default: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +64,28 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """The figures, all over the same Tasks; `usual`: what the analytic default reaches without any model."""
+    """The figures, all over the same Tasks.
+
+    Attributes:
+        pairwise_accuracy, peak_at_1, peak_at_5: of the uniform samples of a Task.
+        instant: throughput of what instant mode would take, over that of the best of all.
+        usual: throughput of the analytic default, likewise.
+        worse: share of the Tasks where instant mode's choice is slower than the default by more than SLOWER.
+        margin: by how much a score has to pass the default's, for the best mean.
+        by_task: the figures of each Task, by its key.
+    """
 
     tasks: int
     samples: int
-    networks: int
+    groups: int
     pairwise_accuracy: Figure
     peak_at_1: Figure
     peak_at_5: Figure
+    instant: Figure
     usual: Figure
+    worse: float
+    margin: float
+    by_task: Mapping[str, Mapping[str, float]]
 
     @property
     def missed(self) -> list[str]:
@@ -70,37 +97,94 @@ class Gates:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """A Task that was left out, and what the others' trees say of it."""
+
+    task: TaskSamples
+    scores: Array
+
+    def over(self, metric: Callable[[Array, Array], float | None]) -> float | None:
+        """A metric of the uniform samples."""
+        return metric(self.scores[self.task.offered], self.task.throughput[self.task.offered])
+
+    def instant(self, margin: float) -> float:
+        """Throughput of what is taken without measuring."""
+        best, default = self._first, self.task.default
+        sure = self.scores[best] - self.scores[default] > margin
+        return float(self.task.throughput[best if sure else default])
+
+    @cached_property
+    def _first(self) -> int:
+        """Place of the best score."""
+        return int(np.argmax(np.where(self.task.offered, self.scores, -np.inf)))
+
+
 def held_out(
     tasks: Sequence[TaskSamples], options: XGBoostOptions | None = None, columns: Sequence[int] | None = None
 ) -> Gates | None:
-    """The figures of trees that see `columns` of the features (None: all); None with fewer than two networks."""
-    networks = sorted({task.network for task in tasks})
-    if len(networks) < 2:
+    """The figures of trees that see `columns` of the features (None: all); None with fewer than two groups."""
+    groups = sorted({task.group for task in tasks})
+    if len(groups) < 2:
         return None
     seen = slice(None) if columns is None else list(columns)
-    judged: list[tuple[Array, TaskSamples]] = []
-    for network in networks:
-        others = [(t.features[:, seen], t.throughput) for t in tasks if t.network != network]
+    judged: list[_Judged] = []
+    for group in groups:
+        others = [(t.features[:, seen], t.throughput) for t in tasks if t.group != group]
         booster = train(others, options or XGBoostOptions())
         if booster is not None:
-            judged += [(scores(booster, t.features[:, seen]), t) for t in tasks if t.network == network]
+            judged += [_Judged(t, scores(booster, t.features[:, seen])) for t in tasks if t.group == group]
+    by_task = {
+        j.task.key: _figures(j, _margin([o for o in judged if o.task.group != j.task.group])) for j in judged
+    }
+    figures = {name: figure_of([f[name] for f in by_task.values() if name in f]) for name in (*BARS, "usual")}
+    ratios = [f["instant"] / f["usual"] for f in by_task.values() if f["usual"]]
     return Gates(
         tasks=len(tasks),
         samples=sum(len(task.throughput) for task in tasks),
-        networks=len(networks),
-        pairwise_accuracy=_figure(judged, lambda s, t: pairwise_accuracy(s, t.throughput, GAP)),
-        peak_at_1=_figure(judged, lambda s, t: peak_at(s, t.throughput, 1)),
-        peak_at_5=_figure(judged, lambda s, t: peak_at(s, t.throughput, 5)),
-        usual=_figure(judged, lambda s, t: t.usual),
+        groups=len(groups),
+        worse=float(np.mean([ratio < 1 / (1 + SLOWER) for ratio in ratios])) if ratios else 0.0,
+        margin=_margin(judged),
+        by_task=by_task,
+        **figures,
     )
 
 
-def _figure(
-    judged: Sequence[tuple[Array, TaskSamples]], metric: Callable[[Array, TaskSamples], float | None]
-) -> Figure:
-    values = np.array([v for v in (metric(s, t) for s, t in judged) if v is not None])
-    if not len(values):
+def differences(new: Gates, kept: Mapping[str, Mapping[str, float]], name: str) -> Figure | None:
+    """By how much a figure is better than another model's, on the Tasks that both have; None without any."""
+    both = [
+        (figures[name], kept[key][name])
+        for key, figures in new.by_task.items()
+        if name in figures and name in kept.get(key, {})
+    ]
+    return figure_of([now - before for now, before in both]) if both else None
+
+
+def figure_of(values: Sequence[float]) -> Figure:
+    """Mean and interval of one value per Task."""
+    if not values:
         return Figure(0.0, 0.0, 0.0)
-    picks = np.random.default_rng(0).integers(0, len(values), (_RESAMPLES, len(values)))
-    low, high = np.percentile(values[picks].mean(axis=1), _BOUNDS)
-    return Figure(float(values.mean()), float(low), float(high))
+    array = np.array(values)
+    picks = np.random.default_rng(0).integers(0, len(array), (_RESAMPLES, len(array)))
+    low, high = np.percentile(array[picks].mean(axis=1), _BOUNDS)
+    return Figure(float(array.mean()), float(low), float(high))
+
+
+def _figures(judged: _Judged, margin: float) -> dict[str, float]:
+    """Figures of a Task, instant mode's with the margin that the other groups' Tasks give."""
+    task = judged.task
+    found = {
+        "pairwise_accuracy": judged.over(lambda s, y: pairwise_accuracy(s, y, GAP)),
+        "peak_at_1": judged.over(lambda s, y: peak_at(s, y, 1)),
+        "peak_at_5": judged.over(lambda s, y: peak_at(s, y, 5)),
+        "instant": judged.instant(margin),
+        "usual": float(task.throughput[task.default]),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _margin(judged: Sequence[_Judged]) -> float:
+    """The margin of the best mean; the middle one of equals."""
+    means = [float(np.mean([j.instant(margin) for j in judged])) if judged else 0.0 for margin in MARGINS]
+    best = [margin for margin, mean in zip(MARGINS, means, strict=True) if mean >= max(means) - 1e-9]
+    return float(best[len(best) // 2])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,31 @@ from compiler.errors import InputError
 from compiler.space.rules import VERSION
 from compiler.target import Target
 from tuner.cost_model.features import FEATURE_NAMES
-from tuner.cost_model.gates import Gates
+from tuner.cost_model.gates import BARS, Gates, differences
 from tuner.record import CODEGEN_EPOCH
 
-SHIPPED = Path(__file__).with_name("pretrained.model")
-"""What a search begins with, where it is there: `python -m benchmarks.search train` makes it."""
+PAPERS = 2
+"""Version of the line of JSON."""
+
+ErrorKey = tuple[str, tuple[int, ...]]
+"""An algorithm and its parameters."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the samples came from: a model is believed about nothing else.
+
+    Attributes:
+        machines: float32 lanes and registers of the Targets.
+        threads: sizes of the teams.
+        knobs: names of all knobs.
+        errors: largest error of an output under each algorithm, relative to the largest output.
+    """
+
+    machines: frozenset[tuple[int, int]]
+    threads: frozenset[int]
+    knobs: frozenset[str]
+    errors: Mapping[ErrorKey, float]
 
 
 @dataclass(frozen=True)
@@ -33,18 +53,18 @@ class StoredModel:
 
     Attributes:
         number: one more with each promotion.
-        machines: float32 lanes and registers of the Targets that its samples came from.
+        seen: what its samples came from.
         gates: the held-out figures of the training run, by field.
     """
 
     booster: xgb.Booster
     number: int
-    machines: frozenset[tuple[int, int]]
+    seen: Seen
     gates: dict[str, Any]
 
     def knows(self, target: Target) -> bool:
         """Whether it has seen samples of such a Target."""
-        return machine_of(target) in self.machines
+        return machine_of(target) in self.seen.machines
 
 
 def machine_of(target: Target) -> tuple[int, int]:
@@ -55,29 +75,42 @@ def machine_of(target: Target) -> tuple[int, int]:
 def promoted(new: Gates, kept: StoredModel | None) -> str:
     """Why a newly trained model may not take the place of the kept one; "" where it may.
 
-    It has to choose better than the analytic default, and to be no worse than the kept one in any figure beyond what
-    its interval allows.
+    What it takes without measuring has to be better than the analytic default, in the mean over Tasks. Beside a kept
+    one, some figure has to be better beyond doubt and none worse, on the Tasks that both were judged on.
     """
-    if new.peak_at_1.value <= new.usual.value:
-        return f"its first choice reaches {new.peak_at_1}, the default {new.usual}: it would be of no use"
-    if kept is not None:
-        for name in ("pairwise_accuracy", "peak_at_1", "peak_at_5"):
-            before, now = float(kept.gates[name]["value"]), getattr(new, name)
-            if now.high < before:
-                return f"{name} is {now}, that of the model in use {before:.3f}"
+    if new.instant.value <= new.usual.value:
+        return f"its choice reaches {new.instant}, the default {new.usual}: it would be of no use"
+    if kept is None:
+        return ""
+    found = {name: differences(new, kept.gates["by_task"], name) for name in BARS}
+    known = {name: figure for name, figure in found.items() if figure is not None}
+    if not known:
+        return (
+            "it was judged on none of the Tasks of the model in use; record their pools, or delete that model"
+        )
+    worse = [f"{name} by {figure}" for name, figure in known.items() if figure.high < 0]
+    if worse:
+        return f"it is worse than the model in use: {', '.join(worse)}"
+    if all(figure.low <= 0 for figure in known.values()):
+        text = ", ".join(
+            f"{name} {figure.value:+.3f} ({figure.low:+.3f}..{figure.high:+.3f})"
+            for name, figure in known.items()
+        )
+        return f"it is not better than the model in use beyond doubt: {text}"
     return ""
 
 
-def save_model(
-    path: Path, booster: xgb.Booster, gates: Gates, number: int, targets: Iterable[Target]
-) -> None:
+def save_model(path: Path, booster: xgb.Booster, gates: Gates, number: int, seen: Seen) -> None:
     """Write the file; the one that was there is replaced as a whole."""
     trees = bytes(booster.save_raw("ubj"))
     papers = {
         **_belongs_to(),
         "number": number,
         "codegen_epoch": CODEGEN_EPOCH,
-        "machines": sorted({machine_of(target) for target in targets}),
+        "machines": sorted(seen.machines),
+        "threads": sorted(seen.threads),
+        "knobs": sorted(seen.knobs),
+        "errors": [[name, list(p), error] for (name, p), error in sorted(seen.errors.items())],
         "gates": gates.json(),
         "sha256": _digest(trees),
     }
@@ -104,12 +137,14 @@ def load_model(path: Path) -> StoredModel:
                 "again with benchmarks.search"
             )
             raise InputError(msg)
-    return StoredModel(
-        xgb.Booster(model_file=bytearray(trees)),
-        int(papers["number"]),
+    seen = Seen(
         frozenset((int(lanes), int(registers)) for lanes, registers in papers["machines"]),
-        dict(papers["gates"]),
+        frozenset(map(int, papers["threads"])),
+        frozenset(map(str, papers["knobs"])),
+        {(str(name), tuple(map(int, p))): float(error) for name, p, error in papers["errors"]},
     )
+    booster = xgb.Booster(model_file=bytearray(trees))
+    return StoredModel(booster, int(papers["number"]), seen, dict(papers["gates"]))
 
 
 def _digest(trees: bytes) -> str:
@@ -118,4 +153,4 @@ def _digest(trees: bytes) -> str:
 
 def _belongs_to() -> dict[str, Any]:
     names = hashlib.sha256("\n".join(FEATURE_NAMES).encode()).hexdigest()[:16]
-    return {"features": names, "rules": VERSION}
+    return {"papers": PAPERS, "features": names, "rules": VERSION}

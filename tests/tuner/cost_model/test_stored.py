@@ -12,28 +12,55 @@ from compiler.target import PRESETS
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.cost_model.features import FEATURE_NAMES
-from tuner.cost_model.gates import Figure, Gates, TaskSamples, held_out
-from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
+from tuner.cost_model.gates import Gates, TaskSamples, differences, figure_of, held_out
+from tuner.cost_model.stored import Seen, StoredModel, load_model, machine_of, promoted, save_model
 from tuner.cost_model.trees import XGBoostOptions, scores, train
 from tuner.session import SessionOptions, _default_model
 
-GATES = Gates(8, 800, 4, Figure(0.9, 0.88, 0.92), Figure(0.9, 0.85, 0.95), *[Figure(0.8, 0.7, 0.9)] * 2)
+
+def gates(pairs: float, *, usual: float = 0.7, tasks: int = 20, shift: float = 0.0) -> Gates:
+    """Figures of some Tasks: each has nearly these; `shift`: of the Tasks' names."""
+    rng = np.random.default_rng(0)
+    by_task = {
+        f"task {i + shift:g}": {
+            "pairwise_accuracy": pairs + noise,
+            "peak_at_1": 0.9 + noise,
+            "peak_at_5": 0.95 + noise,
+            "instant": 0.9 + noise,
+            "usual": usual,
+        }
+        for i, noise in enumerate(rng.normal(0, 0.02, tasks))
+    }
+    figures = {
+        name: figure_of([f[name] for f in by_task.values()]) for name in by_task["task " + f"{shift:g}"]
+    }
+    return Gates(tasks=tasks, samples=800, groups=4, worse=0.0, margin=0.5, by_task=by_task, **figures)
+
+
+GATES = gates(0.9)
+SEEN = Seen(
+    frozenset({machine_of(PRESETS["x86-64-v3"])}),
+    frozenset({1, 2}),
+    frozenset({"rows", "vectors"}),
+    {("winograd", (4,)): 8e-6, ("padded", ()): 1e-7},
+)
 
 
 def samples(network: str, seed: int) -> TaskSamples:
     rows = np.random.default_rng(seed).random((40, len(FEATURE_NAMES)))
     throughput = rows[:, 3] / rows[:, 3].max()
-    return TaskSamples(network, f"{network} {seed}", rows, throughput, float(throughput.mean()))
+    usual = int(np.argsort(throughput)[20])
+    return TaskSamples(network, f"{network} {seed}", rows, throughput, np.ones(40, dtype=np.bool_), usual)
 
 
 def test_a_file_gives_the_same_scores(tmp_path: Path) -> None:
     task = samples("one", 0)
     booster = train([(task.features, task.throughput)], XGBoostOptions(rounds=10))
     assert booster is not None
-    save_model(tmp_path / "model.ubj", booster, GATES, 3, [PRESETS["x86-64-v3"]])
+    save_model(tmp_path / "model.ubj", booster, GATES, 3, SEEN)
     found = load_model(tmp_path / "model.ubj")
     np.testing.assert_array_equal(scores(found.booster, task.features), scores(booster, task.features))
-    assert (found.number, found.gates["peak_at_1"]["value"]) == (3, 0.9)
+    assert (found.number, found.gates, found.seen) == (3, GATES.json(), SEEN)
     assert found.knows(PRESETS["x86-64-v3"])
     assert not found.knows(PRESETS["x86-64-v4"])
     assert [path.name for path in tmp_path.iterdir()] == ["model.ubj"]
@@ -46,7 +73,7 @@ def test_a_model_for_something_else_is_refused(
     task = samples("one", 0)
     booster = train([(task.features, task.throughput)], XGBoostOptions(rounds=2))
     assert booster is not None
-    save_model(tmp_path / "model.ubj", booster, GATES, 1, [])
+    save_model(tmp_path / "model.ubj", booster, GATES, 1, SEEN)
     monkeypatch.setattr(f"tuner.cost_model.stored.{name}", ("other",) if name == "FEATURE_NAMES" else -1)
     with pytest.raises(InputError, match="train it again"):
         load_model(tmp_path / "model.ubj")
@@ -62,27 +89,56 @@ def test_what_is_no_model_is_named(content: bytes, tmp_path: Path) -> None:
 def test_only_a_better_model_is_promoted() -> None:
     booster = train([(samples("one", 0).features, samples("one", 0).throughput)], XGBoostOptions(rounds=1))
     assert booster is not None
-    kept = StoredModel(booster, 1, frozenset(), GATES.json())
-    assert promoted(GATES, None) == promoted(GATES, kept) == ""
-    useless = replace(GATES, usual=Figure(0.95, 0.9, 1.0))
-    assert "of no use" in promoted(useless, None)
-    worse = replace(GATES, pairwise_accuracy=Figure(0.8, 0.75, 0.85))
-    assert promoted(worse, None) == ""
-    assert "pairwise_accuracy" in promoted(worse, kept)
+    kept = StoredModel(booster, 1, SEEN, GATES.json())
+    assert promoted(GATES, None) == ""
+    assert "of no use" in promoted(gates(0.9, usual=0.95), None)
+    assert "not better than the model in use beyond doubt" in promoted(GATES, kept)
+    assert promoted(gates(0.93), kept) == ""
+    assert "worse than the model in use: pairwise_accuracy" in promoted(gates(0.85), kept)
+    assert "none of the Tasks" in promoted(gates(0.99, shift=100), kept)
+
+
+def test_differences_are_those_of_the_same_tasks() -> None:
+    """Tasks differ by far more than the two models do, and still the difference is sure."""
+    rng = np.random.default_rng(1)
+    hard = {f"task {i}": float(v) for i, v in enumerate(rng.uniform(0.5, 1.0, 30))}
+    before = {key: {"peak_at_1": value} for key, value in hard.items()}
+    after = replace(GATES, by_task={key: {"peak_at_1": value + 0.01} for key, value in hard.items()})
+    found = differences(after, before, "peak_at_1")
+    assert found is not None
+    assert found.low == pytest.approx(0.01)
+    assert differences(after, {}, "peak_at_1") is None
 
 
 def test_a_rule_that_holds_everywhere_passes_the_gates() -> None:
-    gates = held_out([samples(network, seed) for seed, network in enumerate("aabbcc")])
-    assert gates is not None
-    assert gates.missed == []
-    assert gates.peak_at_1.value > gates.usual.value
+    found = held_out(
+        [samples(network, seed) for seed, network in enumerate("aabbcc")], XGBoostOptions(rounds=50)
+    )
+    assert found is not None
+    assert found.missed == []
+    assert found.instant.value > found.usual.value
+    assert found.worse == 0.0
+
+
+def test_the_margin_keeps_a_guessing_model_from_choosing() -> None:
+    """Where features tell nothing and the default is good, it is best to take it."""
+    rng = np.random.default_rng(0)
+    guesses = []
+    for seed, network in enumerate("aabbccddee"):
+        task = samples(network, seed)
+        throughput = rng.uniform(0.2, 0.9, 40)
+        throughput[task.default] = 1.0
+        guesses.append(replace(task, features=rng.random(task.features.shape), throughput=throughput))
+    found = held_out(guesses, XGBoostOptions(rounds=10))
+    assert found is not None
+    assert found.instant.value > found.peak_at_1.value + 0.1
 
 
 def test_a_search_begins_with_the_shipped_model_or_says_why_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, task = tmp_path / "pretrained.model", toy.task()
-    monkeypatch.setattr("tuner.cost_model.stored.SHIPPED", path)
+    monkeypatch.setattr("tuner.cost_model.shipped.SHIPPED", path)
     space = build_space(task.workload, task.target, task.threads)
     candidate = Candidate(space.schedule(space.default), space.default)
 
@@ -93,9 +149,9 @@ def test_a_search_begins_with_the_shipped_model_or_says_why_not(
     known = samples("one", 0)
     booster = train([(known.features, known.throughput)], XGBoostOptions(rounds=2))
     assert booster is not None
-    save_model(path, booster, GATES, 1, [task.target])
+    save_model(path, booster, GATES, 1, replace(SEEN, machines=frozenset({machine_of(task.target)})))
     assert begins_with_a_model()
-    save_model(path, booster, GATES, 1, [PRESETS["x86-64-v3"]])
+    save_model(path, booster, GATES, 1, SEEN)
     assert not begins_with_a_model()  # it has seen no such Target
     path.write_bytes(b"damaged")
     assert not begins_with_a_model()
