@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,29 +12,86 @@ from numpy.typing import NDArray
 
 from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
+from compiler.schedule.steps import Algorithm
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
-from tuner.cost_model.gates import BARS, Gates, TaskSamples, held_out
+from tuner.cost_model.gates import BARS, SLOWER, Figure, Gates, TaskSamples, differences, held_out
 from tuner.cost_model.metrics import relative_throughput
+from tuner.cost_model.stored import ErrorKey, Seen, machine_of
 from tuner.cost_model.trees import XGBoostOptions, train
+from tuner.task import Task
 
 GROUPS = ("work", "machine", "tile", "level", "parallel", "nest")
 MILESTONES = (1, 8, 32, 64)
 SOLVED = 0.97
-LEAST_ROWS = 24
+LEAST_ROWS = 12
 """Smaller pools say nothing."""
 
-Curves = dict[str, NDArray[np.float64]]
+Array = NDArray[np.float64]
+Curves = dict[str, Array]
 
 
-def task_samples(pools: Sequence[Pool], extract: NestFeatures) -> list[TaskSamples]:
-    """The pools as the gates take them."""
+def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
+    """The pools as the gates take them, by network; those whose default failed are left out."""
+    extract = NestFeatures()
     found = []
     for pool in pools:
-        throughput = relative_throughput([row.seconds for row in pool.rows])
-        rows = extract(pool.task, candidates(pool))
-        usual = _default_share(pool)
-        found.append(TaskSamples(pool.network, pool.task.name, rows, throughput, usual))
+        space = pool_space(pool)
+        places = {row.assignment: place for place, row in enumerate(pool.rows)}
+        begin = {places[a] for a in (space.default, *space.starts) if a in places}
+        offered = [not row.searched or place in begin for place, row in enumerate(pool.rows)]
+        found.append(
+            TaskSamples(
+                pool.network,
+                task_key(pool.task),
+                extract(pool.task, candidates(pool)),
+                relative_throughput([row.seconds for row in pool.rows]),
+                np.array(offered, dtype=np.bool_),
+                places[space.default],
+            )
+        )
     return found
+
+
+def task_key(task: Task) -> str:
+    """Tells a Task from others, in any training run."""
+    return f"{task.workload.digest[:16]}/{task.target.digest[:8]}/{task.threads}"
+
+
+def usable(pools: Sequence[Pool]) -> list[Pool]:
+    """Pools that say something: of LEAST_ROWS or more, the default among them."""
+    return [
+        pool
+        for pool in pools
+        if len(pool.rows) >= LEAST_ROWS
+        and any(r.seconds and r.assignment == pool_space(pool).default for r in pool.rows)
+    ]
+
+
+def seen(pools: Sequence[Pool]) -> Seen:
+    """What the samples of some pools came from."""
+    errors: dict[ErrorKey, float] = {}
+    knobs: set[str] = set()
+    for pool in pools:
+        space = pool_space(pool)
+        knobs |= {knob.name for knob in space.knobs}
+        for candidate, row in zip(candidates(pool), pool.rows, strict=True):
+            for step in candidate.schedule.steps:
+                if isinstance(step, Algorithm) and row.seconds is not None:
+                    key = (step.name, step.parameters)
+                    errors[key] = max(row.error, errors.get(key, 0.0))
+    return Seen(
+        frozenset(machine_of(pool.task.target) for pool in pools),
+        frozenset(pool.task.threads for pool in pools),
+        frozenset(knobs),
+        errors,
+    )
+
+
+def leave_machine_out(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> Gates | None:
+    """The gates with every kind of machine left out in turn; None where there is only one."""
+    return held_out(
+        [replace(t, group=str(machine_of(p.task.target))) for p, t in zip(pools, tasks, strict=True)]
+    )
 
 
 def group_of(name: str) -> str:
@@ -51,81 +110,117 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
     return found
 
 
-def replay_all(
-    pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int, extract: NestFeatures
-) -> Curves:
+def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int) -> Curves:
     """Curves of every pool and seed, by strategy; shape (n_pools * seeds, trials), the seeds of a pool together.
 
     `pretrained` begins with trees of all other networks, `evolutionary` with nothing.
     """
     priors = {
-        network: train([(t.features, t.throughput) for t in tasks if t.network != network], XGBoostOptions())
+        network: train([(t.features, t.throughput) for t in tasks if t.group != network], XGBoostOptions())
         for network in {pool.network for pool in pools}
     }
-    curves: dict[str, list[NDArray[np.float64]]] = {"random": [], "evolutionary": [], "pretrained": []}
-    for pool in pools:
+    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "pretrained": []}
+    for pool, task in zip(pools, tasks, strict=True):
         for seed in range(seeds):
-            curves["random"].append(replay(pool, "random", seed, trials, extract))
-            curves["evolutionary"].append(replay(pool, "evolutionary", seed, trials, extract))
-            prior = priors[pool.network]
-            curves["pretrained"].append(replay(pool, "evolutionary", seed, trials, extract, prior))
+            rows, prior = task.features, priors[pool.network]
+            curves["random"].append(replay(pool, rows, "random", seed, trials))
+            curves["evolutionary"].append(replay(pool, rows, "evolutionary", seed, trials))
+            curves["pretrained"].append(replay(pool, rows, "evolutionary", seed, trials, prior))
     return {name: np.array(runs) for name, runs in curves.items()}
 
 
-def report(
-    pools: Sequence[Pool], gates: Gates | None, without: Mapping[str, Gates], curves: Curves, seeds: int
-) -> str:
-    """Everything as text."""
+@dataclass(frozen=True)
+class Findings:
+    """What the lab found. `curves` may be empty, as may `without`; `seeds`: of each curve."""
+
+    pools: Sequence[Pool]
+    gates: Gates | None
+    machines: Gates | None
+    without: Mapping[str, Gates]
+    curves: Curves
+    seeds: int
+
+    def json(self) -> dict[str, Any]:
+        """The figures as plain JSON values."""
+        return {
+            "pools": len(self.pools),
+            "rows": sum(len(pool.rows) for pool in self.pools),
+            "failures": dict(_failures(self.pools)),
+            "gates": None if self.gates is None else self.gates.json(),
+            "machines": None if self.machines is None else self.machines.json(),
+            "without": {group: found.json() for group, found in self.without.items()},
+            "curves": {name: runs.mean(axis=0).round(4).tolist() for name, runs in self.curves.items()},
+        }
+
+    def text(self) -> str:
+        """The report."""
+        lines = [*_about(self.pools), *_gates_text("a network at a time", self.gates)]
+        lines += _gates_text("a kind of machine at a time", self.machines)
+        if self.without and self.gates is not None:
+            lines += ["", "without a group of features: change of pairwise accuracy, peak at 1 and instant"]
+            lines += [
+                f"  {group:10s} " + _changes(found, self.gates) for group, found in self.without.items()
+            ]
+        if self.curves:
+            lines += _curves_text(self.curves, len(self.pools), self.seeds)
+        return "\n".join(lines)
+
+
+def _about(pools: Sequence[Pool]) -> list[str]:
     networks, rows = len({pool.network for pool in pools}), sum(len(pool.rows) for pool in pools)
     epochs = ", ".join(sorted({str(pool.epoch) for pool in pools}))
-    lines = [f"{len(pools)} pools of {networks} networks, {rows} rows, recorded with code generator {epochs}"]
-    lines += [
-        f"  {pool.network:20s} {pool.task.name:44s} {len(pool.rows):5d} rows, default at "
-        f"{_default_share(pool):.2f} of the best"
-        for pool in pools
+    failures = _failures(pools)
+    lines = [
+        f"{len(pools)} pools of {networks} networks, {rows} rows, recorded with code generator {epochs}; "
+        f"{failures.total()} failed" + "".join(f", {count} {kind}" for kind, count in failures.most_common())
     ]
-    if gates is not None:
-        lines += ["", "held out, a network at a time (mean over Tasks, 95 % interval)"]
-        for name, bar in BARS.items():
-            figure = getattr(gates, name)
-            lines.append(f"  {name:18s} {figure}   bar {bar}  {'met' if figure.value >= bar else 'MISSED'}")
-        lines.append(f"  {'default':18s} {gates.usual}   what no model reaches")
-    if without:
-        lines += ["", "without a group of features: pairwise accuracy, peak at 1, peak at 5"]
-        lines += [
-            f"  {group:10s} {g.pairwise_accuracy.value:.3f}  {g.peak_at_1.value:.3f}  {g.peak_at_5.value:.3f}"
-            for group, g in without.items()
-        ]
-    if curves:
-        lines += [
-            "",
-            f"replayed, {seeds} seeds: mean share of the best known, and Tasks at {SOLVED:.0%} or more",
-        ]
-        for name, runs in curves.items():
-            by_task = runs.reshape(len(pools), seeds, -1).mean(axis=1)
-            at = [t for t in MILESTONES if t <= runs.shape[1]]
-            lines.append(
-                f"  {name:14s}"
-                + "  ".join(
-                    f"{t}: {by_task[:, t - 1].mean():.3f}, {np.mean(by_task[:, t - 1] >= SOLVED):.0%}"
-                    for t in at
-                )
+    for pool in pools:
+        uniform = relative_throughput([row.seconds for row in pool.rows])[[not r.searched for r in pool.rows]]
+        lines.append(
+            f"  {pool.network:20s} {pool.task.name[:44]:44s} {pool.task.threads} threads {len(pool.rows):5d} rows;"
+            f" of the best: default {_default_share(pool):.2f}, best sample {uniform.max():.2f},"
+            f" median {np.median(uniform):.2f}"
+        )
+    return lines
+
+
+def _failures(pools: Sequence[Pool]) -> Counter[str]:
+    return Counter(row.failure for pool in pools for row in pool.rows if row.seconds is None)
+
+
+def _gates_text(left_out: str, gates: Gates | None) -> list[str]:
+    if gates is None:
+        return ["", f"held out, {left_out}: nothing, all pools are of one"]
+    lines = ["", f"held out, {left_out} (mean over Tasks, 95 % interval)"]
+    for name, bar in BARS.items():
+        figure = getattr(gates, name)
+        lines.append(f"  {name:18s} {figure}   bar {bar}  {'met' if figure.value >= bar else 'MISSED'}")
+    return [
+        *lines,
+        f"  {'default':18s} {gates.usual}   what no model reaches",
+        f"  instant mode takes what leads by {gates.margin:.1f}; it is slower than the default, by over {SLOWER:.0%},"
+        f" on {gates.worse:.0%} of the Tasks",
+    ]
+
+
+def _changes(found: Gates, gates: Gates) -> str:
+    names = ("pairwise_accuracy", "peak_at_1", "instant")
+    changes = (differences(found, gates.by_task, name) for name in names)
+    return "  ".join("-" if c is None else f"{c.value:+.3f} ({c.low:+.3f}..{c.high:+.3f})" for c in changes)
+
+
+def _curves_text(curves: Curves, pools: int, seeds: int) -> list[str]:
+    lines = ["", f"replayed, {seeds} seeds: mean share of the best known, and Tasks at {SOLVED:.0%} or more"]
+    for name, runs in curves.items():
+        by_task = runs.reshape(pools, seeds, -1).mean(axis=1)
+        at = [t for t in MILESTONES if t <= runs.shape[1]]
+        lines.append(
+            f"  {name:14s}"
+            + "  ".join(
+                f"{t}: {by_task[:, t - 1].mean():.3f}, {np.mean(by_task[:, t - 1] >= SOLVED):.0%}" for t in at
             )
-        lines += _regret(curves, len(pools), seeds)
-    return "\n".join(lines)
-
-
-def document(
-    pools: Sequence[Pool], gates: Gates | None, without: Mapping[str, Gates], curves: Curves
-) -> dict[str, Any]:
-    """The figures as plain JSON values."""
-    return {
-        "pools": len(pools),
-        "rows": sum(len(pool.rows) for pool in pools),
-        "gates": None if gates is None else gates.json(),
-        "without": {group: found.json() for group, found in without.items()},
-        "curves": {name: runs.mean(axis=0).round(4).tolist() for name, runs in curves.items()},
-    }
+        )
+    return [*lines, *_regret(curves, pools, seeds)]
 
 
 def _regret(curves: Curves, pools: int, seeds: int) -> list[str]:
@@ -135,11 +230,19 @@ def _regret(curves: Curves, pools: int, seeds: int) -> list[str]:
     open_tasks = by_task["random"] < SOLVED
     if not open_tasks.any():
         return [f"  random search has solved every Task by {at + 1} trials"]
-    regret = {name: float((1 - shares[open_tasks]).mean()) for name, shares in by_task.items()}
+    regret = {name: 1 - shares[open_tasks] for name, shares in by_task.items()}
+    others = [name for name in curves if name != "random"]
     return [
         f"  regret at {at + 1} trials over random's, on the {int(open_tasks.sum())} Tasks that it has not solved: "
-        + ", ".join(f"{name} {regret[name] / regret['random']:.2f}" for name in curves if name != "random")
+        + ", ".join(f"{name} {_ratio(regret[name], regret['random'])}" for name in others)
     ]
+
+
+def _ratio(one: Array, other: Array) -> Figure:
+    """Of two means over the same Tasks, with the interval of resampled Tasks."""
+    picks = np.random.default_rng(0).integers(0, len(one), (2000, len(one)))
+    low, high = np.percentile(one[picks].sum(axis=1) / other[picks].sum(axis=1), (2.5, 97.5))
+    return Figure(float(one.sum() / other.sum()), float(low), float(high))
 
 
 def _default_share(pool: Pool) -> float:

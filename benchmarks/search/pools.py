@@ -1,7 +1,10 @@
-"""Pools: candidates of one Task from one uniform sampler, with their times. JSON lines, so that a pool can grow.
+"""Pools: candidates of one Task with their times. JSON lines, so that a pool can grow and a run can stop at any moment.
 
 line 1   {"network", "rules", "epoch", "task"}
-others   [assignment, median_s, least_s] or [assignment, kind of failure]
+others   [place, least_s, error] of a sample of the uniform sampler, [place, kind of failure] of one that failed;
+         one more element, 1, where a search among the best had asked for it
+
+A place is the assignment as a number: its choices are the digits, the last knob's the lowest.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 from compiler.errors import InputError
 from compiler.space.rules import VERSION, build_space
 from compiler.space.space import Assignment, SearchSpace
+from tuner.measure import MeasureFailed, MeasureResult
 from tuner.record import CODEGEN_EPOCH
 from tuner.task import Task
 from workers.wire import task_from_json, task_json
@@ -23,16 +27,25 @@ from workers.wire import task_from_json, task_json
 
 @dataclass(frozen=True)
 class Row:
-    """A candidate; `seconds` is None where it failed, and `failure` says how."""
+    """A candidate.
+
+    Attributes:
+        seconds: the least of its samples (what disturbs the others is not the candidate's); None where it failed.
+        failure: how it failed.
+        error: of the output, relative to the largest.
+        searched: whether it was found by a search among the best, and not sampled uniformly.
+    """
 
     assignment: Assignment
     seconds: float | None
     failure: str = ""
+    error: float = 0.0
+    searched: bool = False
 
 
 @dataclass(frozen=True)
 class Pool:
-    """All that is known of one Task; rows in the order of the sampler."""
+    """All that is known of one Task; rows in the order in which they were measured."""
 
     network: str
     task: Task
@@ -43,6 +56,11 @@ class Pool:
     def best_s(self) -> float:
         """The fastest."""
         return min(row.seconds for row in self.rows if row.seconds is not None)
+
+    @property
+    def uniform(self) -> tuple[Row, ...]:
+        """What the uniform sampler gave."""
+        return tuple(row for row in self.rows if not row.searched)
 
 
 def samples(space: SearchSpace, seed: int = 0) -> Iterator[Assignment]:
@@ -57,12 +75,29 @@ def samples(space: SearchSpace, seed: int = 0) -> Iterator[Assignment]:
             yield assignment
 
 
+def place_of(space: SearchSpace, assignment: Assignment) -> int:
+    """The assignment as a number."""
+    place = 0
+    for knob, choice in zip(space.knobs, assignment, strict=True):
+        place = place * len(knob.choices) + choice
+    return place
+
+
+def assignment_at(space: SearchSpace, place: int) -> Assignment:
+    """Inverse of `place_of`."""
+    choices = []
+    for knob in reversed(space.knobs):
+        place, choice = divmod(place, len(knob.choices))
+        choices.append(choice)
+    return tuple(reversed(choices))
+
+
 class PoolFile:
     """A pool on disk that can grow. What was measured with another code generator is refused, never mixed."""
 
     def __init__(self, path: Path) -> None:
         """Read what was recorded."""
-        header, self.rows = _read(path)
+        header, rows = _read(path)
         if header["epoch"] != CODEGEN_EPOCH:
             msg = (
                 f"{path.name} was recorded with code generator {header['epoch']}, this is {CODEGEN_EPOCH}; begin it "
@@ -70,21 +105,24 @@ class PoolFile:
             )
             raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
+        self.space = build_space(self.task.workload, self.task.target, self.task.threads)
+        self.rows = [_row(self.space, row) for row in rows]
 
     @staticmethod
     def create(folder: Path, network: str, task: Task) -> None:
         """An empty pool, unless there is one."""
-        path = folder / f"{network}-{task.workload.digest[:8]}.jsonl"
+        path = folder / f"{network}-{task.workload.digest[:8]}-{task.target.digest[:4]}-{task.threads}.jsonl"
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             header = {"network": network, "rules": VERSION, "epoch": CODEGEN_EPOCH, "task": task_json(task)}
-            path.write_text(json.dumps(header) + "\n")
+            path.write_text(json.dumps(header, separators=(",", ":")) + "\n")
 
-    def append(self, rows: Sequence[list[Any]]) -> None:
-        """Add rows at the end."""
+    def append(self, measured: Sequence[tuple[Assignment, MeasureResult]], *, searched: bool) -> None:
+        """Add results at the end."""
+        rows = [_row_json(place_of(self.space, a), r, searched=searched) for a, r in measured]
         with self.path.open("a") as file:
             file.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-        self.rows += rows
+        self.rows += [_row(self.space, row) for row in rows]
 
 
 def load_pools(folder: Path) -> list[Pool]:
@@ -93,9 +131,9 @@ def load_pools(folder: Path) -> list[Pool]:
     for path in sorted(folder.glob("*.jsonl")):
         header, rows = _read(path)
         task = task_from_json(header["task"])
-        pools.append(
-            Pool(str(header["network"]), task, tuple(_row(row) for row in rows), int(header["epoch"]))
-        )
+        space = build_space(task.workload, task.target, task.threads)
+        found = tuple(_row(space, row) for row in rows)
+        pools.append(Pool(str(header["network"]), task, found, int(header["epoch"])))
     return pools
 
 
@@ -104,10 +142,18 @@ def pool_space(pool: Pool) -> SearchSpace:
     return build_space(pool.task.workload, pool.task.target, pool.task.threads)
 
 
-def _row(row: list[Any]) -> Row:
-    assignment = tuple(int(choice) for choice in row[0])
-    # The least of the samples: what disturbs the others is not the candidate's.
-    return Row(assignment, None, str(row[1])) if isinstance(row[1], str) else Row(assignment, float(row[2]))
+def _row_json(place: int, result: MeasureResult, *, searched: bool) -> list[Any]:
+    end = [1] if searched else []
+    if isinstance(result, MeasureFailed):
+        return [place, result.kind.value, *end]
+    return [place, float(f"{min(result.samples_s):.4g}"), float(f"{result.error:.2g}"), *end]
+
+
+def _row(space: SearchSpace, row: list[Any]) -> Row:
+    assignment = assignment_at(space, int(row[0]))
+    if isinstance(row[1], str):
+        return Row(assignment, None, row[1], searched=len(row) > 2)
+    return Row(assignment, float(row[1]), error=float(row[2]), searched=len(row) > 3)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[list[Any]]]:

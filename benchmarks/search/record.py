@@ -1,114 +1,193 @@
 """Recording pools: a few candidates of each Task in turn, until the time is up; the next run goes on from there.
 
-Each batch begins and ends with the default. Where it is slower than it has been, something else had the machine, and
-the batch is thrown away.
+Candidates are built while others are measured. Of three batches two are uniform samples, and one are mutants of the
+best that are known, so that a pool has what a search would find. Before and after every few candidates the default is
+timed. Where it is slower than it has been, something else had the machine, and what lies between is thrown away; what
+is kept is scaled by how fast the default was just then.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks.search.pools import PoolFile, samples
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
-from compiler.target import native_target
+from compiler.space.space import Assignment
+from compiler.target import Target
 from tuner.candidate import Candidate
+from tuner.loading import task_share
 from tuner.measure import Measured, MeasureFailed, MeasureOptions, MeasureResult
+from tuner.search.variation import Variation
 from tuner.task import Task
 from tuner.workbench import Batch, Workbench
 
-BATCH = 12
-DRIFT = 1.12
-"""A batch whose default takes this many times its best is thrown away."""
-MOST_OPERATIONS = 120_000_000
+BATCH = 20
+VISIT = 5
+"""Batches of a Task in a row: its operands and reference take longer to make than a batch."""
+SEARCHED = 3
+"""Every batch of this number is one of mutants."""
+PARENTS = 8
+"""So many of the best have mutants."""
+BETWEEN = 5
+"""Candidates between two runs of the default."""
+DISTURBED = 1.25
+"""What lies beside a default that takes this many times its best is thrown away."""
+DRIFT = 1.08
+"""And what lies between two that differ by more."""
+MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
-OPTIONS = MeasureOptions(samples=9, min_sample_ms=0.5, stop_early=False)
+OPTIONS = MeasureOptions(samples=9, min_sample_ms=0.5)
 """Many short samples, of which the least counts: what disturbs some leaves others alone."""
-LEAST_SPACE = 200
-"""Smaller spaces are searched whole, and tell nothing of a search."""
+LEAST_SPACE = 16
+"""Smaller spaces leave nothing to choose."""
 
 
-def network_tasks(path: Path, count: int, taken: set[str]) -> list[Task]:
-    """The Tasks of a network with the most operations per run of it, without those in `taken`, which grows."""
-    program, target = lower(load_graph(path)), native_target()
+def network_tasks(path: Path, count: int, threads: int, target: Target, taken: set[str]) -> list[Task]:
+    """Some of a network's Tasks, without those in `taken`, which grows.
+
+    The heaviest of each kind of space come first, then the second heaviest of each.
+    """
+    program = lower(load_graph(path))
     weights = Counter(s.workload.digest for s in program.subgraphs)
     first = {s.workload.digest: s for s in reversed(program.subgraphs)}
-    found: list[Task] = []
-    for digest in sorted(first, key=lambda d: -weights[d] * first[d].workload.operations):
-        workload = first[digest].workload
-        if len(found) == count or digest in taken or workload.operations > MOST_OPERATIONS:
+    kinds: dict[tuple[str, ...], list[tuple[int, Task]]] = {}
+    for digest, subgraph in first.items():
+        task = Task(subgraph.workload, target, threads, weights[digest], subgraph.name)
+        space = build_space(task.workload, target, threads)
+        if digest in taken or task.workload.operations > MOST_OPERATIONS or space.size < LEAST_SPACE:
             continue
-        if build_space(workload, target, 1).size >= LEAST_SPACE:
-            taken.add(digest)
-            found.append(Task(workload, target, 1, weights[digest], first[digest].name))
+        work = task.weight * task_share(task, space).operations
+        kinds.setdefault(tuple(knob.name for knob in space.knobs), []).append((work, task))
+    ranked = [sorted(tasks, key=lambda entry: -entry[0]) for tasks in kinds.values()]
+    rounds = itertools.zip_longest(*sorted(ranked, key=lambda tasks: -tasks[0][0]))
+    found = [entry[1] for entry in itertools.chain(*rounds) if entry is not None][:count]
+    taken.update(task.workload.digest for task in found)
     return found
 
 
-def prepare(models: Sequence[Path], folder: Path, tasks: int) -> None:
+def prepare(models: Sequence[Path], folder: Path, tasks: int, threads: int, target: Target) -> None:
     """An empty pool for some Tasks of each network; a Task of several networks belongs to the first."""
     taken: set[str] = set()
     for path in models:
-        for task in network_tasks(path, tasks, taken):
+        for task in network_tasks(path, tasks, threads, target, taken):
             PoolFile.create(folder, path.stem, task)
 
 
-def record(folder: Path, count: int, seconds: float, bench: Workbench) -> Counter[str]:
-    """Fill the pools of a folder evenly for so many seconds; how many rows each has then."""
+@dataclass(frozen=True)
+class _Flight:
+    """A batch on its way."""
+
+    pool: _Recording
+    batch: Batch
+    searched: bool
+
+
+def record(
+    files: Sequence[PoolFile], count: int, seconds: float, bench: Workbench, ahead: int = 1
+) -> Counter[str]:
+    """Fill pools evenly for so many seconds; how many rows each has then. `ahead`: batches on their way."""
     end = time.monotonic() + seconds
-    pools = [_Recording(PoolFile(path)) for path in sorted(folder.glob("*.jsonl"))]
-    flights: deque[tuple[_Recording, Batch]] = deque()
+    pools = [_Recording(file) for file in files]
+    flights: deque[_Flight] = deque()
+    turns = _turns(pools, count)
     while True:
-        left = [pool for pool in pools if not pool.done(count)]
-        while left and len(flights) < 2 and time.monotonic() < end:
-            pool = min(left, key=lambda p: p.asked)
-            flights.append((pool, bench.submit(pool.file.task, pool.next_batch(count))))
-            left = [pool for pool in pools if not pool.done(count)]
+        while len(flights) < ahead and time.monotonic() < end and (pool := next(turns, None)) is not None:
+            flights.append(pool.launch(count, bench))
         if not flights:
             return Counter({pool.file.path.name: len(pool.file.rows) for pool in pools})
-        pool, batch = flights.popleft()
-        pool.keep(batch.candidates, batch.results())
+        flight = flights.popleft()
+        flight.pool.keep(flight.batch.candidates, flight.batch.results(), searched=flight.searched)
+
+
+def _turns(pools: Sequence[_Recording], count: int) -> Iterator[_Recording]:
+    """Whose batch is next: VISIT of the pool that has asked for the fewest, until all are done."""
+    while left := [pool for pool in pools if not pool.done(count)]:
+        pool = min(left, key=lambda p: p.asked)
+        for _ in range(VISIT):
+            if not pool.done(count):
+                yield pool
 
 
 class _Recording:
-    """A pool that grows. `asked`: how many of the sampler's candidates have been asked for."""
+    """A pool that grows. `asked`: how many candidates have been asked for."""
 
     def __init__(self, file: PoolFile) -> None:
         self.file = file
-        task = file.task
-        self._space = build_space(task.workload, task.target, task.threads)
-        known = {tuple(row[0]) for row in file.rows} | {self._space.default}
-        self._samples = (a for a in samples(self._space) if a not in known)
+        self._default = file.space.default
+        self._known = {row.assignment for row in file.rows} | {self._default}
+        self._starts = [a for a in file.space.starts if a not in self._known]
+        self._samples = samples(file.space)
+        self._rng = random.Random(len(file.rows))
+        self._variation = Variation(file.space)
+        self._default_s = next((r.seconds for r in file.rows if r.assignment == self._default), None)
+        self._least_s = math.inf if self._default_s is None else self._default_s
+        self._batches = 0
         self._ended = False
         self.asked = len(file.rows)
 
     def done(self, count: int) -> bool:
-        """Whether the pool has so many rows or is about to, or the sampler finds no more."""
+        """Whether the pool has so many rows or is about to, or nothing new is found."""
         return self._ended or self.asked >= count
 
-    def next_batch(self, count: int) -> list[Candidate]:
-        """The default, new candidates, and the default again."""
-        chosen = list(itertools.islice(self._samples, min(BATCH, count - self.asked)))
-        self._ended = not chosen
+    def launch(self, count: int, bench: Workbench) -> _Flight:
+        """Send new candidates on their way, the default between them."""
+        self._batches += 1
+        searched = self._batches % SEARCHED == 0 or bool(self._starts)
+        found = itertools.chain(self._starts, self._mutants()) if searched else self._new_samples()
+        chosen = list(itertools.islice(found, min(BATCH, count - self.asked)))
+        self._starts = []
+        self._ended = not chosen and not searched
+        self._known.update(chosen)
         self.asked += len(chosen)
-        both = [self._space.default, *chosen, self._space.default]
-        return [Candidate(self._space.schedule(a), a) for a in both]
+        order = [self._default]
+        for start in range(0, len(chosen), BETWEEN):
+            order += [*chosen[start : start + BETWEEN], self._default]
+        candidates = [Candidate(self.file.space.schedule(a), a) for a in order]
+        return _Flight(self, bench.submit(self.file.task, candidates), searched)
 
-    def keep(self, candidates: Sequence[Candidate], results: Sequence[MeasureResult]) -> None:
-        """Append the batch, unless something else had the machine."""
-        defaults = [min(r.samples_s) for r in (results[0], results[-1]) if isinstance(r, Measured)]
-        known = [row[2] for row in self.file.rows if tuple(row[0]) == self._space.default and len(row) > 2]
-        if defaults and max(defaults) <= DRIFT * min([*defaults, *known]):
-            first = 1 if known else 0
-            inner = zip(candidates[first:-1], results[first:-1], strict=True)
-            self.file.append([_row(c.assignment or (), r) for c, r in inner])
+    def keep(
+        self, candidates: Sequence[Candidate], results: Sequence[MeasureResult], *, searched: bool
+    ) -> None:
+        """Append what nothing else has disturbed."""
+        timed = list(zip([c.assignment or () for c in candidates], results, strict=True))
+        defaults = [i for i, (assignment, _) in enumerate(timed) if assignment == self._default]
+        times = {i: min(r.samples_s) for i in defaults if isinstance(r := timed[i][1], Measured)}
+        self._least_s = min([self._least_s, *times.values()])
+        quiet = {i: time_s for i, time_s in times.items() if time_s <= DISTURBED * self._least_s}
+        if self._default_s is None and quiet:
+            at, self._default_s = min(quiet.items(), key=lambda entry: entry[1])
+            self.file.append([timed[at]], searched=False)
+        for before, after in itertools.pairwise(defaults):
+            beside = [quiet[i] for i in (before, after) if i in quiet]
+            if len(beside) == 2 and max(beside) <= DRIFT * min(beside) and self._default_s is not None:
+                scale = 2 * self._default_s / sum(beside)
+                inner = [(a, _scaled(r, scale)) for a, r in timed[before + 1 : after]]
+                self.file.append(inner, searched=searched)
+
+    def _new_samples(self) -> Iterator[Assignment]:
+        return (a for a in self._samples if a not in self._known)
+
+    def _mutants(self) -> Iterator[Assignment]:
+        """New mutants of the best; ends when they have become rare."""
+        timed = [row for row in self.file.rows if row.seconds is not None]
+        best = [row.assignment for row in sorted(timed, key=lambda row: row.seconds or 0.0)[:PARENTS]]
+        tried: set[Assignment] = set()
+        for _ in range(20 * BATCH if best else 0):
+            mutant = self._variation.mutate(self._rng.choice(best), self._rng)
+            if mutant not in self._known and mutant not in tried:
+                tried.add(mutant)
+                yield mutant
 
 
-def _row(assignment: Sequence[int], result: MeasureResult) -> list[Any]:
+def _scaled(result: MeasureResult, scale: float) -> MeasureResult:
     if isinstance(result, MeasureFailed):
-        return [list(assignment), result.kind.value]
-    return [list(assignment), float(f"{result.median_s:.4g}"), float(f"{min(result.samples_s):.4g}")]
+        return result
+    return replace(result, samples_s=tuple(scale * s for s in result.samples_s))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +16,26 @@ import pytest
 
 from benchmarks.search import lab
 from benchmarks.search.curves_plot import curves_svg
-from benchmarks.search.pools import Pool, PoolFile, Row, load_pools, pool_space, samples
-from benchmarks.search.record import record
-from benchmarks.search.replay import candidates, replay, trials_to
+from benchmarks.search.pools import (
+    Pool,
+    PoolFile,
+    Row,
+    assignment_at,
+    load_pools,
+    place_of,
+    pool_space,
+    samples,
+)
+from benchmarks.search.record import network_tasks, record
+from benchmarks.search.replay import PoolSpace, PoolVariation, candidates, replay, trials_to
 from compiler.errors import InputError
 from compiler.schedule.schedule import Schedule
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from examples.networks import filled
+from tests.compiler.workloads import padded_convolution
 from tests.tuner import toy
-from tuner.cost_model.features import NestFeatures
-from tuner.measure import Measured, MeasureResult
+from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
 from tuner.phases import PhaseClock
 from tuner.search.simulated import SimulatedBuilder, SimulatedRunner
 from tuner.task import Task
@@ -37,48 +52,92 @@ def pool(network: str, size: int, count: int = 40) -> Pool:
     task = Task(toy.matmul(size, size, 64), toy.TARGET, 1, 1, f"matmul {size}")
     space = pool_space(Pool(network, task, ()))
     chosen = itertools.islice(samples(space), count)
-    return Pool(network, task, tuple(Row(a, seconds(space.values(a))) for a in chosen))
+    rows = tuple(Row(a, seconds(space.values(a)), searched=i % 4 == 3) for i, a in enumerate(chosen))
+    return Pool(network, task, rows)
 
 
 POOLS = [pool("one", 96), pool("two", 128), pool("two", 192)]
+SAMPLES = lab.task_samples(POOLS)
 
 
 def test_a_replay_answers_from_the_pool_only_and_repeats() -> None:
-    extract = NestFeatures()
-    first = replay(POOLS[0], "evolutionary", 3, 32, extract)
-    assert np.array_equal(first, replay(POOLS[0], "evolutionary", 3, 32, extract))
+    rows = SAMPLES[0].features
+    first = replay(POOLS[0], rows, "evolutionary", 3, 32)
+    assert np.array_equal(first, replay(POOLS[0], rows, "evolutionary", 3, 32))
     assert first.shape == (32,)
     assert (np.diff(first) >= 0).all()
-    whole = replay(POOLS[0], "random", 0, 64, extract)  # more trials than the pool has
+    whole = replay(POOLS[0], rows, "random", 0, 64)  # more trials than the pool has
     assert whole[-1] == 1.0
 
 
+def test_a_replayed_mutant_is_the_nearest_of_the_pool() -> None:
+    whole = pool_space(POOLS[0])
+    members = tuple(row.assignment for row in POOLS[0].rows)
+    space = PoolSpace(whole.knobs, whole.default, whole.legal, whole.build, pool=members)
+    variation, rng = PoolVariation(space, whole), random.Random(0)
+    for _ in range(50):
+        mutant = variation.mutate(whole.default, rng)
+        assert mutant in members
+        assert mutant != whole.default
+    assert variation._nearest(members[7], members[0]) == members[7]
+
+
 def test_gates_leave_a_network_out_and_report_the_default() -> None:
-    tasks = lab.task_samples(POOLS, NestFeatures())
-    gates = lab.held_out(tasks)
+    gates = lab.held_out(SAMPLES)
     assert gates is not None
-    assert (gates.tasks, gates.networks, gates.samples) == (3, 2, 120)
+    assert (gates.tasks, gates.groups, gates.samples) == (3, 2, 120)
     assert gates.pairwise_accuracy.low <= gates.pairwise_accuracy.value <= gates.pairwise_accuracy.high
     assert gates.pairwise_accuracy.value > 0.8  # the formula holds for every network
     assert set(gates.missed) <= set(lab.BARS)
-    assert gates.usual.value == pytest.approx(np.mean([t.usual for t in tasks]))
-    assert lab.held_out([t for t in tasks if t.network == "two"]) is None
+    assert gates.usual.value == pytest.approx(np.mean([t.throughput[t.default] for t in SAMPLES]))
+    assert gates.instant.value > gates.usual.value
+    assert set(gates.by_task) == {task.key for task in SAMPLES}
+    assert lab.held_out([t for t in SAMPLES if t.group == "two"]) is None
+
+
+def test_only_what_was_offered_can_be_taken_without_measuring() -> None:
+    unreachable = [replace(t, offered=t.throughput < 0.9) for t in SAMPLES]
+    gates = lab.held_out(unreachable)
+    assert gates is not None
+    assert gates.instant.value < 0.9
+
+
+def test_a_kind_of_machine_is_left_out_where_there_are_two() -> None:
+    assert lab.leave_machine_out(POOLS, SAMPLES) is None
+    other = [replace(p, task=replace(p.task, target=PRESETS["x86-64-v3"])) for p in POOLS]
+    gates = lab.leave_machine_out([*POOLS, *other], [*SAMPLES, *SAMPLES])
+    assert gates is not None
+    assert gates.groups == 2
 
 
 def test_what_was_learned_elsewhere_helps_from_the_first_trials_on() -> None:
-    extract = NestFeatures()
-    tasks = lab.task_samples(POOLS, extract)
-    curves = lab.replay_all(POOLS, tasks, 3, 24, extract)
+    curves = lab.replay_all(POOLS, SAMPLES, 3, 24)
     assert {name: runs.shape for name, runs in curves.items()} == dict.fromkeys(curves, (9, 24))
     assert curves["pretrained"][:, 7].mean() > curves["random"][:, 7].mean()
-    text = lab.report(POOLS, lab.held_out(tasks), {}, curves, 3)
-    assert "3 pools of 2 networks, 120 rows" in text
+    gates = lab.held_out(SAMPLES)
+    found = lab.Findings(POOLS, gates, None, {"tile": gates} if gates else {}, curves, 3)
+    assert "3 pools of 2 networks, 120 rows" in found.text()
+    assert "a kind of machine at a time: nothing" in found.text()
     assert "pretrained" in curves_svg(curves)
-    assert json.loads(json.dumps(lab.document(POOLS, None, {}, curves)))["rows"] == 120
+    assert json.loads(json.dumps(found.json()))["rows"] == 120
+
+
+def test_papers_say_what_the_samples_came_from() -> None:
+    seen = lab.seen(POOLS)
+    assert seen.threads == {1}
+    assert {"rows", "vectors", "order"} <= seen.knobs
+    assert len(seen.machines) == 1
+    workload = padded_convolution(14, 32, 32, 3)
+    task = Task(workload, PRESETS["x86-64-v3"], 1, 1, "conv")
+    space = build_space(workload, task.target, 1)
+    rows = tuple(Row(a, 1e-3, error=(1 + i) * 1e-6) for i, a in enumerate(space.starts))
+    errors = lab.seen([Pool("net", task, rows)]).errors
+    assert ("winograd", (2,)) in errors
+    assert 1e-6 <= max(errors.values()) == pytest.approx(len(rows) * 1e-6)
 
 
 def test_a_group_that_tells_all_is_missed() -> None:
-    without = lab.ablation(lab.task_samples(POOLS, NestFeatures()))
+    without = lab.ablation(SAMPLES)
     assert without["tile"].pairwise_accuracy.value < without["machine"].pairwise_accuracy.value
     assert {lab.group_of(name) for name in ("level3_over_l1", "nest_waste")} == {"level", "nest"}
 
@@ -89,34 +148,87 @@ def test_trials_to_a_share() -> None:
     assert trials_to(curves, 1.1) is None
 
 
+def bench_of(measure: Callable[[Task, Schedule], MeasureResult]) -> Workbench:
+    return Workbench(SimulatedBuilder(), SimulatedRunner(measure), PhaseClock(lambda: 0.0))
+
+
+def quiet(_: Task, schedule: Schedule) -> MeasureResult:
+    return Measured((1e-3 * (1 + len(schedule.steps) % 3),), 2e-7)
+
+
 def test_recording_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    task = POOLS[0].task
-    space = pool_space(POOLS[0])
-    PoolFile.create(tmp_path, "net", task)
-
-    def measure(_: Task, schedule: Schedule) -> MeasureResult:
-        return Measured((1e-3 * (1 + len(schedule.steps) % 3),), 0.0)
-
-    for count in (8, 20):
-        clock = PhaseClock(lambda: 0.0)
-        with closing(Workbench(SimulatedBuilder(), SimulatedRunner(measure), clock)) as bench:
-            (rows,) = record(tmp_path, count, 60.0, bench).values()
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    for count in (30, 90):
+        with closing(bench_of(quiet)) as bench:
+            (rows,) = record([PoolFile(path)], count, 60.0, bench).values()
         assert count <= rows <= count + 1
     (found,) = load_pools(tmp_path)
-    assert [row.assignment for row in found.rows][:8] == list(itertools.islice(samples(space), 8))
+    space = pool_space(POOLS[0])
+    assert found.rows[0].assignment == space.default
+    uniform, searched = ([r.assignment for r in found.rows if r.searched is s] for s in (False, True))
+    assert uniform == list(itertools.islice(samples(space), len(uniform) + 20))[: len(uniform)]
+    assert len(searched) >= 10
     assert len({row.assignment for row in found.rows}) == len(found.rows)
+    assert {row.error for row in found.rows} == {2e-7}
     assert len(candidates(found)) == len(found.rows)
 
 
-def test_a_disturbed_batch_is_thrown_away(tmp_path: Path) -> None:
-    PoolFile.create(tmp_path, "net", POOLS[0].task)
-    slower = itertools.count(1)
+def test_pools_grow_in_turn_and_failures_are_kept(tmp_path: Path) -> None:
+    for task in (POOLS[0].task, POOLS[1].task):
+        PoolFile.create(tmp_path, "net", task)
+    default = pool_space(POOLS[0]).schedule(pool_space(POOLS[0]).default)
 
     def measure(task: Task, schedule: Schedule) -> MeasureResult:
-        return Measured((1e-3 * next(slower),), 0.0)
+        broken = len(schedule.steps) % 2 == 0 and schedule != default
+        return MeasureFailed(FailureKind.CRASH, "broken") if broken else quiet(task, default)
 
-    with closing(Workbench(SimulatedBuilder(), SimulatedRunner(measure), PhaseClock(lambda: 0.0))) as bench:
-        assert sum(record(tmp_path, 8, 60.0, bench).values()) == 0
+    with closing(bench_of(measure)) as bench:
+        counts = record([PoolFile(path) for path in sorted(tmp_path.iterdir())], 25, 60.0, bench, ahead=2)
+    assert all(25 <= count <= 26 for count in counts.values())
+    rows = [row for found in load_pools(tmp_path) for row in found.rows]
+    assert {row.failure for row in rows if row.seconds is None} <= {"crash"}
+
+
+def test_what_lies_beside_a_slower_default_is_thrown_away(tmp_path: Path) -> None:
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    slower = itertools.count(1)
+    with closing(bench_of(lambda task, schedule: Measured((1e-3 * next(slower),), 0.0))) as bench:
+        record([PoolFile(path)], 8, 60.0, bench)
+    assert len(PoolFile(path).rows) == 1  # the default
+
+
+def test_times_are_scaled_by_how_fast_the_default_is_just_then(tmp_path: Path) -> None:
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    measured = itertools.count()
+
+    def measure(_: Task, __: Schedule) -> MeasureResult:
+        return Measured(
+            (1e-3 * (1.0 if next(measured) < 30 else 1.2),), 0.0
+        )  # from some point on all is slower
+
+    with closing(bench_of(measure)) as bench:
+        record([PoolFile(path)], 60, 60.0, bench)
+    rows = PoolFile(path).rows
+    assert len(rows) > 40
+    assert {row.seconds for row in rows} == {1e-3}
+
+
+def test_a_place_tells_the_assignment() -> None:
+    space = pool_space(POOLS[0])
+    for assignment in itertools.islice(samples(space), 20):
+        assert assignment_at(space, place_of(space, assignment)) == assignment
+
+
+def test_the_heaviest_task_of_each_kind_comes_first(tmp_path: Path) -> None:
+    path, target = filled("mlp", tmp_path), PRESETS["x86-64-v3"]
+    taken: set[str] = set()
+    (first,) = network_tasks(path, 1, 1, target, taken)
+    (second,) = network_tasks(path, 1, 1, target, taken)
+    assert first.workload.operations >= second.workload.operations
+    assert taken == {first.workload.digest, second.workload.digest}
 
 
 def test_a_pool_of_other_code_is_read_but_does_not_grow(tmp_path: Path) -> None:
