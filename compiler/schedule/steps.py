@@ -12,7 +12,7 @@ and `s1.i`, fusing `a` and `b` gives `a*b`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Union
 
 from compiler.loop.ir import LoopKind
@@ -107,10 +107,13 @@ Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor, In
 
 def step_json(step: Step) -> dict[str, Any]:
     """JSON form: the fields, and the primitive's name under "step"."""
-    fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(step).items()}
+    found: dict[str, Any] = {"step": type(step).__name__}
+    for name in type(step).__slots__:
+        value = getattr(step, name)
+        found[name] = list(value) if isinstance(value, tuple) else value
     if isinstance(step, Bind):
-        fields["kind"] = step.kind.value
-    return {"step": type(step).__name__, **fields}
+        found["kind"] = step.kind.value
+    return found
 
 
 def step_from_json(data: Any) -> Step:

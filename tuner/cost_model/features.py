@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
@@ -82,6 +82,17 @@ class _Shared:
     values: tuple[float, ...]
 
 
+@dataclass
+class _Members:
+    """The candidates of one form: their places, the Steps of the first (`Tracks.path_steps`), the factors of each."""
+
+    shared: _Shared
+    steps: tuple[Step, ...]
+    aside: int
+    places: list[int] = field(default_factory=list)
+    factors: list[list[int]] = field(default_factory=list)
+
+
 class NestFeatures:
     """A FeatureExtractor; keeps what the candidates of a Workload share."""
 
@@ -89,31 +100,30 @@ class NestFeatures:
         self._shared: dict[tuple[str, tuple[Step, ...]], _Shared] = {}
 
     def __call__(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
-        """Shape (n_candidates, len(FEATURE_NAMES)); a row of NaN where the Schedule is illegal."""
+        """Shape (n_candidates, len(FEATURE_NAMES)); a row of NaN where the Steps of the anchor are illegal."""
         rows = np.full((len(candidates), len(FEATURE_NAMES)), np.nan)
-        forms: dict[Form, tuple[list[int], list[list[int]]]] = {}
+        forms: dict[Form, _Members] = {}
         for place, candidate in enumerate(candidates):
-            form, factors = form_of(candidate.schedule.steps)
-            members = forms.setdefault(form, ([], []))
-            members[0].append(place)
-            members[1].append(factors)
-        for places, chosen in forms.values():
-            steps = [candidates[place].schedule.steps for place in places]
-            together = self._parametric(task, steps[0], np.array(chosen, dtype=np.float64))
-            rows[places] = (
-                np.concatenate([self._concrete(task, s) for s in steps]) if together is None else together
+            rewrites, others = _parts(candidate.schedule.steps)
+            try:
+                shared = self._shared_of(task.workload, rewrites)
+            except ScheduleError:
+                continue
+            steps, aside = shared.tracks.path_steps(anchor_after(shared.anchor.name, others), others)
+            form, factors = form_of(steps)
+            members = forms.setdefault((rewrites, aside, form), _Members(shared, steps, aside))
+            members.places.append(place)
+            members.factors.append(factors)
+        for members in forms.values():
+            together = _parametric(task, members)
+            rows[members.places] = (
+                np.concatenate(
+                    [self._concrete(task, candidates[place].schedule.steps) for place in members.places]
+                )
+                if together is None
+                else together
             )
         return rows
-
-    def _parametric(self, task: Task, steps: tuple[Step, ...], factors: Array) -> Array | None:
-        """Rows of a form; None where its Steps cannot be followed."""
-        rewrites, others = _parts(steps)
-        try:
-            shared = self._shared_of(task.workload, rewrites)
-            nests = parametric_nests(shared.tracks, shared.anchor.name, others, factors)
-        except (ScheduleError, Unfollowed):
-            return None
-        return _rows(task, shared, nests)
 
     def _concrete(self, task: Task, steps: tuple[Step, ...]) -> Array:
         """One row, by applying the Steps; of NaN where one is illegal."""
@@ -134,6 +144,16 @@ class NestFeatures:
             anchor = start.workload.anchor
             self._shared[key] = _Shared(start, Tracks(start), anchor, _work(start.workload, anchor))
         return self._shared[key]
+
+
+def _parametric(task: Task, members: _Members) -> Array | None:
+    """Rows of a form; None where its Steps cannot be followed."""
+    shared, factors = members.shared, np.array(members.factors, dtype=np.float64)
+    try:
+        nests = parametric_nests(shared.tracks, shared.anchor.name, members.steps, factors, members.aside)
+    except (ScheduleError, Unfollowed):
+        return None
+    return _rows(task, shared, nests)
 
 
 def _parts(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

@@ -57,9 +57,38 @@ class Tracks:
             for t in self._stages
         }
 
+    def path_steps(self, anchor: str, steps: Sequence[Step]) -> tuple[tuple[Step, ...], int]:
+        """The Steps that decide the path to the anchor, and how many stages off that path are attached to others.
 
-def parametric_nests(start: Tracks, anchor: str, steps: Sequence[Step], factors: Array) -> Nests:
-    """The Nests of Schedules of the form of `steps`; `factors`: shape (n, number of Splits). Raises Unfollowed."""
+        On the path are the anchor, the stages that it is attached to, and those that say which region of it they read.
+        """
+        attached = {step.stage: step.consumer for step in steps if isinstance(step, ComputeAt)}
+        factored = {f"{step.stage}.{step.loop}": step.stage for step in steps if isinstance(step, RFactor)}
+        path: set[str] = set()
+        new = [anchor, *factored, *factored.values()]
+        while new:
+            name = new.pop()
+            if name in path:
+                continue
+            path.add(name)
+            if name in attached:
+                new += [attached[name], *(self._readers(name) if name not in factored else (factored[name],))]
+        kept = tuple(s for s in steps if isinstance(s, Algorithm | Inline) or s.stage in path)
+        return kept, len(attached.keys() - path)
+
+    def _readers(self, name: str) -> list[str]:
+        """The stages that read what a stage stores."""
+        target = next((t.target for t in self._stages if t.name == name), None)
+        return [t.name for t in self._stages if any(buffer == target for buffer, _ in t.reads)]
+
+
+def parametric_nests(
+    start: Tracks, anchor: str, steps: Sequence[Step], factors: Array, aside: int = 0
+) -> Nests:
+    """The Nests of Schedules of the form of `steps`, which are those of `path_steps`; raises Unfollowed.
+
+    `factors`: shape (n, number of Splits); `aside`: stages off the path that are attached to others.
+    """
     tracks = start.copies()
     column = 0
     for step in steps:
@@ -68,7 +97,7 @@ def parametric_nests(start: Tracks, anchor: str, steps: Sequence[Step], factors:
             column += 1
         else:
             _apply(tracks, step)
-    return _nests(tracks, tracks[anchor_after(anchor, steps)], len(factors))
+    return _nests(tracks, tracks[anchor_after(anchor, steps)], len(factors), aside)
 
 
 @dataclass
@@ -338,7 +367,7 @@ def _stack(values: Sequence[Array | float], axis: int = 1) -> Array:
     return np.stack([np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays], axis=axis)
 
 
-def _nests(tracks: dict[str, _Track], anchor: _Track, n: int) -> Nests:
+def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nests:
     chain: list[tuple[_Track, Sequence[_Loop]]] = [(anchor, anchor.loops)]
     while (at := chain[0][0].at) is not None:
         host = tracks[at[0]]
@@ -370,7 +399,7 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int) -> Nests:
         packed=anchor.packed,
         outer_loops=len(path) - len(anchor.loops),
         region=np.broadcast_to(np.asarray(anchor.region, dtype=np.float64), (n,)),
-        materialised=sum(track.at is None for track in tracks.values()) - 1,
+        materialised=sum(track.at is None for track in tracks.values()) - 1 - aside,
         instruction=anchor.instruction,
     )
 

@@ -80,15 +80,15 @@ class EvolutionaryStrategy:
         wanted = count - int(uniform) - (rng.random() < uniform % 1)
         if wanted <= 0:
             return []
+        scored = _Scored(self._scorer)
         if self._space.size <= self._options.whole_limit:
             pool = list(self._explored.new_assignments(self._space.size))
         else:
-            pool = self._evolve(rng)
-        scores = self._scorer(pool) if pool else None
-        if scores is None:
+            pool = self._evolve(rng, scored)
+        ranking = scored.ranking(pool)
+        if not ranking:
             return self._neighbours(-(-count // 2), rng)
-        ranking = sorted(range(len(pool)), key=lambda i: (-scores[i], pool[i].assignment or ()))
-        return self._explored.take(_spread([pool[i] for i in ranking], wanted), wanted)
+        return self._explored.take(_spread(ranking, wanted), wanted)
 
     def _neighbours(self, count: int, rng: random.Random) -> list[Candidate]:
         """New mutants of the best that is known."""
@@ -96,12 +96,12 @@ class EvolutionaryStrategy:
         mutants = [self._variation.mutate(parents[i % len(parents)], rng) for i in range(count * _TRIES)]
         return self._explored.take([self._explored.candidate(m) for m in mutants], count)
 
-    def _evolve(self, rng: random.Random) -> list[Candidate]:
+    def _evolve(self, rng: random.Random, scored: _Scored) -> list[Candidate]:
         """All new candidates of a round's generations; empty while the cost model knows nothing."""
         population = self._founders(rng)
         everyone = dict.fromkeys(population)
         for _ in range(self._options.generations):
-            parents = self._survivors(population)
+            parents = self._survivors(population, scored)
             if not parents:
                 return []
             children = self._children(parents, self._options.population, rng)
@@ -110,14 +110,10 @@ class EvolutionaryStrategy:
         candidates = (self._explored.candidate(assignment) for assignment in everyone)
         return [c for c in candidates if self._explored.may_be_new(c)]
 
-    def _survivors(self, population: Sequence[Assignment]) -> list[Assignment]:
+    def _survivors(self, population: Sequence[Assignment], scored: _Scored) -> list[Assignment]:
         """The better part of a population, best first; empty while the cost model knows nothing."""
-        living = [c for c in map(self._explored.candidate, population) if c is not None]
-        scores = self._scorer(living) if living else None
-        if scores is None:
-            return []
-        order = sorted(range(len(living)), key=lambda i: (-scores[i], living[i].assignment or ()))
-        kept = (living[i] for i in order[: max(2, int(len(order) * self._options.survivors))])
+        ranking = scored.ranking([c for c in map(self._explored.candidate, population) if c is not None])
+        kept = ranking[: max(2, int(len(ranking) * self._options.survivors))]
         return [candidate.assignment for candidate in kept if candidate.assignment is not None]
 
     def _founders(self, rng: random.Random) -> list[Assignment]:
@@ -139,6 +135,25 @@ class EvolutionaryStrategy:
                 self._variation.mutate(mother, rng) if alone else self._variation.cross(mother, father, rng)
             )
         return children
+
+
+class _Scored:
+    """What the cost model thinks of the candidates of a round: it is asked once for each."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+        self._scores: dict[Assignment, float] = {}
+
+    def ranking(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Candidates with an assignment, best first; empty while the cost model knows nothing."""
+        named = [(c.assignment, c) for c in candidates if c.assignment is not None]
+        new = {assignment: c for assignment, c in named if assignment not in self._scores}
+        if new:
+            scores = self._scorer(list(new.values()))
+            if scores is None:
+                return []
+            self._scores |= zip(new, map(float, scores), strict=True)
+        return [c for assignment, c in sorted(named, key=lambda entry: (-self._scores[entry[0]], entry[0]))]
 
 
 def _spread(ranking: Sequence[Candidate], count: int) -> list[Candidate]:

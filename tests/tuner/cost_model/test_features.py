@@ -191,7 +191,7 @@ def test_the_sum_in_blocks_is_what_counts() -> None:
 
 
 def test_an_illegal_schedule_has_none() -> None:
-    illegal = Candidate(Schedule((Split("epilogue", "nowhere", 2),)))
+    illegal = Candidate(Schedule((Split(TASK.workload.anchor.name, "nowhere", 2),)))
     rows = NestFeatures()(TASK, [illegal, Candidate(Schedule(tuple(steps(6, 2)))), illegal])
     assert np.isnan(rows).all(axis=1).tolist() == [True, False, True]
 
