@@ -1,4 +1,7 @@
-"""A Case: the operands and the reference that all candidates of a Workload are verified with."""
+"""A Case: the operands and the reference that all candidates of a Workload are verified with.
+
+Operands lie in guarded memory that can only be read, once for all candidates: those of a Task share most packings.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from compiler.codegen.kernel import Param
 from compiler.dtype import DType
 from compiler.grid import Array, index_arrays
 from compiler.packing import Packing
 from compiler.workload.index_operands import index_extents
 from compiler.workload.ir import Operand, Workload
 from compiler.workload.leeway import reference_bounds
+from workers.memory import GuardedBuffer
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -22,7 +27,7 @@ _WIDE = 1 << 20
 """Largest magnitude of a random 32-bit or 64-bit integer."""
 
 _KEPT_BYTES = 512 << 20
-_KEPT_PACKED_BYTES = 128 << 20
+_KEPT_PLACED_BYTES = 256 << 20
 
 _POISON_F32, _POISON_F64, _POISON_SHORT, _POISON_BYTE = 0x7FE5A5A5, 0x7FFCA5A5A5A5A5A5, 0x7FE5, 0x5A
 
@@ -38,6 +43,8 @@ class Expected:
         most: the largest right value; equal to `values` wherever nothing was rounded.
         written: flat, whether the Workload stores the element.
         scale: largest finite magnitude of the reference, 1 where that is 0.
+        finite: whether all right values are.
+        exact: whether each element has one right value.
     """
 
     dtype: DType
@@ -46,30 +53,71 @@ class Expected:
     most: npt.NDArray[np.float64]
     written: npt.NDArray[np.bool_]
     scale: float
+    finite: bool
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """An operand in memory that can only be read: beside a guard, and where the runtime would place it."""
+
+    tight: GuardedBuffer
+    aligned: GuardedBuffer
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the data, in both places together."""
+        return self.tight.data.size * (1 if self.tight is self.aligned else 2)
+
+    def close(self) -> None:
+        """Unmap it."""
+        self.tight.close()
+        self.aligned.close()
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Operands by name in storage shape, and what each output must become."""
+    """Operands by name in storage shape, and what each output must become; `close` frees what `placed` keeps."""
 
     operands: Mapping[str, Array]
     outputs: Mapping[str, Expected]
-    _packed: dict[Packing, Bytes] = field(default_factory=dict)
+    _placed: dict[str | Packing, Placed] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the operands and references, without what `packed` keeps."""
+        """Bytes of the operands and references, without what `placed` keeps."""
         operands = sum(array.nbytes for array in self.operands.values())
         return operands + sum(2 * e.values.nbytes + e.initial.nbytes for e in self.outputs.values())
 
-    def packed(self, packing: Packing) -> Bytes:
-        """An operand's bytes as packed; candidates of a Task share many packings, so some are kept."""
-        if packing not in self._packed:
-            packed = np.ascontiguousarray(packing.apply(self.operands[packing.source]))
-            if sum(b.size for b in self._packed.values()) + packed.nbytes > _KEPT_PACKED_BYTES:
-                self._packed.clear()
-            self._packed[packing] = packed.reshape(-1).view(np.uint8)
-        return self._packed[packing]
+    def placed(self, param: Param) -> Placed:
+        """The operand of a parameter that is only read, packed as it asks for; it stays until `trim` or `close`.
+
+        Raises:
+            KeyError: the kernel has a parameter that the Workload has not.
+            ValueError: the parameter's size is not that of its data.
+            MemoryError: there is no room.
+        """
+        key = param.packing or param.name
+        if key not in self._placed:
+            source = self.operands[param.packing.source if param.packing else param.name]
+            array = np.ascontiguousarray(param.packing.apply(source) if param.packing else source)
+            self._placed[key] = _place(array.reshape(-1).view(np.uint8))
+        placed = self._placed[key]
+        if placed.tight.data.size != param.size_bytes:
+            msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {placed.tight.data.size}"
+            raise ValueError(msg)
+        return placed
+
+    def trim(self) -> None:
+        """Free what `placed` keeps where that is much; no kernel may be placed."""
+        if sum(placed.size_bytes for placed in self._placed.values()) > _KEPT_PLACED_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """Free all that `placed` keeps; it is made again where it is needed."""
+        for placed in self._placed.values():
+            placed.close()
+        self._placed.clear()
 
 
 class Cases:
@@ -84,10 +132,10 @@ class Cases:
         if key not in self._cases:
             self._cases[key] = make_case(workload, seed)
         self._cases.move_to_end(key)
+        for older in list(self._cases.values())[:-1]:
+            older.close()
         while len(self._cases) > 1 and sum(c.size_bytes for c in self._cases.values()) > _KEPT_BYTES:
             self._cases.popitem(last=False)
-        for older in list(self._cases.values())[:-1]:
-            older._packed.clear()
         return self._cases[key]
 
 
@@ -104,6 +152,20 @@ def make_operands(workload: Workload, seed: int) -> dict[str, Array]:
     rng = np.random.default_rng([seed, int(workload.digest[:16], 16)])
     extents = index_extents(workload)
     return {operand.name: _random(rng, operand, extents.get(operand.name)) for operand in workload.operands}
+
+
+def _place(data: Bytes) -> Placed:
+    tight = _filled(data, aligned=False)
+    return Placed(tight, tight if tight.is_aligned else _filled(data, aligned=True))
+
+
+def _filled(data: Bytes, *, aligned: bool) -> GuardedBuffer:
+    buffer = GuardedBuffer(data.size)
+    if aligned:
+        buffer.align()
+    buffer.data[:] = data
+    buffer.lock()
+    return buffer
 
 
 def unwritten(expected: Expected, data: Bytes) -> int:
@@ -137,7 +199,9 @@ def _expected(workload: Workload, output: Operand, least: Array, most: Array) ->
     written = _written(workload, output)
     magnitudes = np.abs(values[np.isfinite(values)])
     scale = float(magnitudes.max(initial=0.0)) or 1.0
-    return Expected(output.dtype, _poison(output.dtype, written), values, top, written, scale)
+    finite = len(magnitudes) == len(values) and bool(np.isfinite(top).all())
+    exact = bool(np.array_equal(values, top))
+    return Expected(output.dtype, _poison(output.dtype, written), values, top, written, scale, finite, exact)
 
 
 def _written(workload: Workload, output: Operand) -> npt.NDArray[np.bool_]:

@@ -35,13 +35,13 @@ class GuardedBuffer:
     """Guard pages, redzone, data, guard pages.
 
     The data ends where the back guard begins. Once aligned, it starts at a multiple of 64 bytes instead, as the
-    runtime places it, and up to 63 bytes of redzone may follow.
+    runtime places it, and up to 63 bytes of redzone may follow. Once locked, a write to it is a fault too.
     """
 
     def __init__(self, size_bytes: int) -> None:
         """Map it; raises MemoryError where there is no room."""
         space = -(-max(size_bytes, 1) // _PAGE) * _PAGE
-        self._length = space + 2 * GUARD_BYTES
+        self._space, self._length = space, space + 2 * GUARD_BYTES
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         base = _LIBC.mmap(None, self._length, _PROT_NONE, flags, -1, 0)
         if base == _MAP_FAILED or base is None:
@@ -56,13 +56,20 @@ class GuardedBuffer:
         self._whole: npt.NDArray[np.uint8] = np.ctypeslib.as_array(whole)
         self._place(space - size_bytes)
 
-    def align(self) -> bool:
-        """Move the data to where it is aligned; whether it was elsewhere, and is undefined now."""
-        start = self._whole.size - -(-self._size // ALIGNMENT) * ALIGNMENT
-        moves = start != self._start
-        if moves:
-            self._place(start)
-        return moves
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the data starts at a multiple of 64 bytes."""
+        return self.address % ALIGNMENT == 0
+
+    def align(self) -> None:
+        """Move the data to where it is aligned; where it was elsewhere, it is undefined now."""
+        if not self.is_aligned:
+            self._place(self._whole.size - -(-self._size // ALIGNMENT) * ALIGNMENT)
+
+    def lock(self) -> None:
+        """From now on the data can only be read; raises MemoryError where the system refuses."""
+        if _LIBC.mprotect(self._base + GUARD_BYTES, self._space, mmap.PROT_READ) != 0:
+            raise MemoryError
 
     @property
     def address(self) -> int:

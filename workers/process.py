@@ -216,7 +216,9 @@ def classify(
         return MeasureFailed(decided, f"passed the memory limit of {memory_bytes >> 20} MiB")
     match -(exit_code or 0):
         case signal.SIGSEGV | signal.SIGBUS:
-            return MeasureFailed(FailureKind.MEMORY_FAULT, "read or wrote outside its buffers")
+            return MeasureFailed(
+                FailureKind.MEMORY_FAULT, "read outside its buffers, or wrote where it must not"
+            )
         case signal.SIGFPE:
             return MeasureFailed(FailureKind.ARITHMETIC_FAULT, "divided an integer by zero, or the like")
         case signal.SIGILL:

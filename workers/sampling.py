@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tuner.measure import MeasureOptions
 
 HOPELESS = 3.0
-"""A candidate whose first sample is so many times slower than the best gets no further samples."""
+"""A candidate whose warm-up is so many times slower than the best gets no sample but that."""
 SLOW = 1.5
-"""One whose first two samples are so much slower gets no third."""
+"""One that is so much slower in its warm-up and in its first sample gets no second."""
 TIMING_SHARE = 0.5
 """Of a candidate's time limit, what its samples may take."""
 
@@ -28,22 +28,19 @@ def sample(time_ns: Callable[[int], int], options: MeasureOptions, best_s: float
         runs = _enough(sample_ns, runs, total, most=16 * runs)
         total = time_ns(runs)
         spent += total
+    seen_s = [total / runs / 1e9]  # by the last of the warm-up
+    if best_s is not None and seen_s[0] > HOPELESS * best_s:
+        return tuple(seen_s)
     runs = _enough(sample_ns, runs, total, most=_MAX_RUNS)
     taken: list[float] = []
     while len(taken) < options.samples:
         total = time_ns(runs)
         spent += total
         taken.append(total / runs / 1e9)
-        if (
-            best_s is not None and _too_slow(taken, best_s)
-        ) or spent > TIMING_SHARE * options.timeout_s * 1e9:
+        slow = best_s is not None and min(*seen_s, *taken) > SLOW * best_s
+        if slow or spent > TIMING_SHARE * options.timeout_s * 1e9:
             break
     return tuple(taken)
-
-
-def _too_slow(taken: Sequence[float], best_s: float) -> bool:
-    """Whether more samples would change nothing."""
-    return min(taken) > HOPELESS * best_s or (len(taken) > 1 and min(taken) > SLOW * best_s)
 
 
 def _enough(sample_ns: float, runs: int, total_ns: int, most: int) -> int:

@@ -57,6 +57,7 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
         return
     best_s: float | None = header["best_s"] if options.stop_early else None
     for kernel in kernels:
+        case.trim()
         result = measure(task, case, kernel, options, best_s)
         reply(Frame({"event": "result", "result": result_json(result)}))
         if isinstance(result, MeasureFailed):
@@ -132,8 +133,7 @@ def _measure_loaded(
         if isinstance(error, MeasureFailed):
             return error
         verified = time.perf_counter()
-        arguments.align()
-        pointers = arguments.pointers
+        pointers = arguments.align()
         samples = sample(lambda runs: loaded.time_ns(pointers, runs), options, best_s)
         again = check(arguments, case, task.error_budget)
     if isinstance(again, MeasureFailed):

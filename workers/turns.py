@@ -45,8 +45,7 @@ class Contender:
         error = check(self.arguments, case, task.error_budget)
         if isinstance(error, MeasureFailed):
             raise WrongError(error)
-        self.arguments.align()
-        self._error, self._pointers = error, self.arguments.pointers
+        self._error, self._pointers = error, self.arguments.align()
         self._verify_s = time.perf_counter() - start
         self._runs = 1
 

@@ -16,10 +16,11 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from compiler.codegen.kernel import Kernel
-from compiler.codegen.llvm import emit_object, initialise
-from compiler.codegen.program import phase_calls, program_object
+from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object, initialise
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
+from compiler.codegen.trial import emit_trial
 from compiler.errors import CompileError, InputError
+from compiler.symbol import size_at
 from compiler.target import Target, native_target
 
 _LOAD_LOCK = threading.Lock()
@@ -40,14 +41,10 @@ _MAGIC = {"linux": b"\x7fELF", "darwin": b"\xcf\xfa\xed\xfe"}.get(sys.platform, 
 """How an object file of this system begins; anything where that is not known."""
 
 
-class LoadedProgram:
-    """Kernels and the program that calls them, in this process's memory. Immutable; share it between Executions.
-
-    The code lives as long as this object and every Execution made from it.
-    """
+class _Code:
+    """Objects in this process's memory, for as long as this object lives."""
 
     def __init__(self, objects: Sequence[bytes]) -> None:
-        """Load the objects of the kernels, the program and the team. Raises CompileError where LLVM refuses them."""
         # LLVM reads past the end of what is no object file.
         if not all(code.startswith(_MAGIC) for code in objects):
             msg = "what should be object code is something else; compile the model again"
@@ -63,17 +60,39 @@ class LoadedProgram:
             except RuntimeError as error:
                 msg = f"the object code cannot be loaded: {error}; compile the model again"
                 raise CompileError(msg) from error
+
+    def address(self, name: str) -> int:
+        """Of a function; raises CompileError where there is none of that name."""
+        address = int(self._engine.get_function_address(name))
+        if not address:
+            msg = f"the object code lacks {name}; compile the model again"
+            raise CompileError(msg)
+        return address
+
+
+class LoadedProgram:
+    """Kernels and the program that calls them, in this process's memory. Immutable; share it between Executions.
+
+    The code lives as long as this object and every Execution made from it.
+    """
+
+    def __init__(self, objects: Sequence[bytes]) -> None:
+        """Load the objects of the kernels, the program and the team. Raises CompileError where LLVM refuses them."""
+        self._code = _Code(objects)
         self.start = self._function("team_start", ctypes.c_int32, 1)
         self.stop = self._function("team_stop", None, 1)
         self.run = self._function("program_run", None, 2)
         self.time = self._function("program_time", ctypes.c_int64, 3)
 
     def _function(self, name: str, result: type | None, pointers: int) -> Callable[..., Any]:
-        address = self._engine.get_function_address(name)
-        if not address:
-            msg = f"the object code lacks {name}; compile the model again"
-            raise CompileError(msg)
-        return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(address)
+        return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(self._code.address(name))
+
+
+@cache
+def _trial_program(target: Target, pointers: int, symbols: int, phases: int) -> LoadedProgram:
+    """What runs any kernel with so many pointers, symbols and phases."""
+    program = emit_object(emit_trial(pointers, symbols, phases), target, PROGRAM_LEVEL)
+    return LoadedProgram([program, team_object(target)])
 
 
 class Execution:
@@ -133,23 +152,32 @@ class LoadedKernel:
 
     def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
         """Load the kernel into this process."""
+        self._kernel = kernel
+        self._code = _Code([kernel.object_code])
+        phases = range(len(kernel.parallel_extents))
+        self._functions = [self._code.address(kernel.phase_symbol(phase)) for phase in phases]
         slots = len(kernel.params) + len(kernel.symbols)
-        calls = phase_calls(kernel, tuple(range(slots)))
-        target = target or native_target()
-        program = program_object(calls, target)
-        loaded = LoadedProgram([kernel.object_code, program, team_object(target)])
-        self._execution = Execution(loaded, threads, slots)
+        program = _trial_program(
+            target or native_target(), len(kernel.params), len(kernel.symbols), len(phases)
+        )
+        self._execution = Execution(program, threads, slots + 2 * len(phases))
 
     def run(self, pointers: Sequence[int], sizes: Sequence[int] = ()) -> None:
         """One run; `pointers` are addresses, one per Param, `sizes` the values of the kernel's symbols."""
-        self._execution.table[:] = (*pointers, *sizes)
+        self._point(pointers, sizes)
         self._execution.run()
 
     def time_ns(self, pointers: Sequence[int], runs: int, sizes: Sequence[int] = ()) -> int:
         """Nanoseconds that so many runs take, measured in native code."""
-        self._execution.table[:] = (*pointers, *sizes)
+        self._point(pointers, sizes)
         return self._execution.time_ns(runs)
 
     def close(self) -> None:
         """End the team."""
         self._execution.close()
+
+    def _point(self, pointers: Sequence[int], sizes: Sequence[int]) -> None:
+        values = dict(zip(self._kernel.symbols, sizes, strict=True))
+        extents = [size_at(extent, values) for extent in self._kernel.parallel_extents]
+        phases = (word for pair in zip(self._functions, extents, strict=True) for word in pair)
+        self._execution.table[:] = (*pointers, *sizes, *phases)

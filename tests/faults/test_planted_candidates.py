@@ -95,7 +95,7 @@ def test_the_message_says_what_was_wrong(runner: LocalRunner) -> None:
     results = runner.run(planted.task(), [PLANTED[name][0] for name in names])
 
     messages = [r.message for r in results if isinstance(r, MeasureFailed)]
-    assert messages[0] == "wrote to its input x"
+    assert messages[0] == "read outside its buffers, or wrote where it must not"
     assert messages[1].startswith("error ")
     assert messages[1].endswith("beyond the budget of 2e-05")
     assert messages[2] == f"left 1 of {SIZE} elements of y unwritten"

@@ -74,7 +74,7 @@ def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> N
         with place(kernel, case) as arguments:
             loaded.run(arguments.pointers)
             assert check(arguments, case, 1e-5) == 0.0
-            (output,) = (p for p in arguments.placed if p.param.role == "output")
+            (output,) = (p for p in arguments.written if p.param.role == "output")
             output.buffer.data[7] ^= 2
             failed = check(arguments, case, 1e-5)
             assert isinstance(failed, MeasureFailed)

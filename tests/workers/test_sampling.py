@@ -31,9 +31,19 @@ def test_samples_last_long_enough(run_ns: float) -> None:
 
 def test_a_slow_candidate_gets_fewer_samples() -> None:
     options = MeasureOptions(samples=5)
-    assert len(sample(Clock(4e6), options, best_s=1e-3)) == 1
-    assert len(sample(Clock(2e6), options, best_s=1e-3)) == 2
-    assert len(sample(Clock(1.4e6), options, best_s=1e-3)) == 5
+    hopeless, slow, near = Clock(4e6), Clock(2e6), Clock(1.4e6)
+    assert sample(hopeless, options, best_s=1e-3) == (4e-3,)
+    assert sample(slow, options, best_s=1e-3) == (2e-3,)
+    assert len(sample(near, options, best_s=1e-3)) == 5
+    assert sum(hopeless.calls) < sum(slow.calls) < sum(near.calls)
+
+
+def test_one_slow_moment_does_not_end_it() -> None:
+    class Disturbed(Clock):
+        def __call__(self, runs: int) -> int:
+            return 2 * super().__call__(runs) if len(self.calls) == 2 else super().__call__(runs)
+
+    assert len(sample(Disturbed(1e6), MeasureOptions(samples=5), best_s=1e-3)) == 5
 
 
 def test_a_slow_candidate_stops_before_its_time_is_up() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.loop.ir import LoopKind
 from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.workload.ir import stage_loads
-from tuner.cost_model.nest import Array, Nests, accesses
+from tuner.cost_model.nest import Array, Flags, Nests, accesses
 
 _Name = tuple[str, str]  # of a stage and of a loop in it
 
@@ -44,16 +44,23 @@ def concrete_nest(state: State, anchor: str) -> Nests:
     return Nests(
         accesses=accesses(state.workload, stage.stage),
         limits=np.array([limits], dtype=np.float64).reshape(1, len(limits)),
-        kinds=tuple(kinds),
-        reduces=np.array(reduces, dtype=np.bool_),
+        vector=_flags([kind is LoopKind.VECTOR for kind in kinds]),
+        unrolled=_flags([kind is LoopKind.UNROLLED for kind in kinds]),
+        parallel=_flags([kind is LoopKind.PARALLEL for kind in kinds]),
+        reduces=_flags(reduces),
         steps=steps,
         spans=spans_of(reach, np.array([[a.size for a in axes]], dtype=np.float64)),
         packed=frozenset(stage.packed),
-        outer_loops=len(limits) - len(stage.loops),
+        loops=np.array([float(len(limits))]),
+        outer_loops=np.array([float(len(limits) - len(stage.loops))]),
         region=np.array([region], dtype=np.float64),
-        materialised=sum(s.attachment is None for s in state.stages) - 1,
+        materialised=np.array([sum(s.attachment is None for s in state.stages) - 1.0]),
         instruction=stage.dot[1] if stage.dot is not None else "",
     )
+
+
+def _flags(values: list[bool]) -> Flags:
+    return np.array([values], dtype=np.bool_).reshape(1, len(values))
 
 
 def spans_of(reach: Array, sizes: Array) -> Array:

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from compiler.errors import ScheduleError
 from compiler.instruction import INSTRUCTIONS
-from compiler.loop.ir import LoopKind
 from compiler.schedule.primitives import apply_step, replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.state import State
@@ -35,7 +34,7 @@ from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
 from tuner.cost_model.concrete import concrete_nest
 from tuner.cost_model.form import Form, anchor_after, form_of
-from tuner.cost_model.nest import Access, Array, Nests
+from tuner.cost_model.nest import Access, Array, Nests, joined
 from tuner.cost_model.parametric import Tracks, Unfollowed, parametric_nests
 from tuner.task import Task
 
@@ -114,28 +113,17 @@ class NestFeatures:
             members = forms.setdefault((rewrites, aside, form), _Members(shared, steps, aside))
             members.places.append(place)
             members.factors.append(factors)
+        alike: dict[tuple[object, ...], tuple[_Shared, list[int], list[Nests]]] = {}
         for members in forms.values():
-            together = _parametric(task, members)
-            rows[members.places] = (
-                np.concatenate(
-                    [self._concrete(task, candidates[place].schedule.steps) for place in members.places]
-                )
-                if together is None
-                else together
-            )
+            whole = [candidates[place].schedule.steps for place in members.places]
+            for own, nests in _nests(members, whole):
+                key = (id(members.shared), nests.form)
+                found = alike.setdefault(key, (members.shared, [], []))
+                found[1].extend(own)
+                found[2].append(nests)
+        for shared, places, parts in alike.values():
+            rows[places] = _rows(task, shared, joined(parts))
         return rows
-
-    def _concrete(self, task: Task, steps: tuple[Step, ...]) -> Array:
-        """One row, by applying the Steps; of NaN where one is illegal."""
-        rewrites, others = _parts(steps)
-        try:
-            shared = self._shared_of(task.workload, rewrites)
-            state = shared.start
-            for step in others:
-                state = apply_step(state, step)
-        except ScheduleError:
-            return np.full((1, len(FEATURE_NAMES)), np.nan)
-        return _rows(task, shared, concrete_nest(state, anchor_after(shared.anchor.name, others)))
 
     def _shared_of(self, workload: Workload, rewrites: tuple[Step, ...]) -> _Shared:
         key = (workload.digest, rewrites)
@@ -146,14 +134,27 @@ class NestFeatures:
         return self._shared[key]
 
 
-def _parametric(task: Task, members: _Members) -> Array | None:
-    """Rows of a form; None where its Steps cannot be followed."""
+def _nests(members: _Members, steps: Sequence[tuple[Step, ...]]) -> list[tuple[list[int], Nests]]:
+    """The members of a form with their Nests; one by one, less illegal ones, where its Steps cannot be followed."""
     shared, factors = members.shared, np.array(members.factors, dtype=np.float64)
     try:
         nests = parametric_nests(shared.tracks, shared.anchor.name, members.steps, factors, members.aside)
     except (ScheduleError, Unfollowed):
+        alone = [([place], _concrete(shared, own)) for place, own in zip(members.places, steps, strict=True)]
+        return [(place, nests) for place, nests in alone if nests is not None]
+    return [(members.places, nests)]
+
+
+def _concrete(shared: _Shared, steps: tuple[Step, ...]) -> Nests | None:
+    """By applying the Steps; None where one is illegal."""
+    _, others = _parts(steps)
+    try:
+        state = shared.start
+        for step in others:
+            state = apply_step(state, step)
+    except ScheduleError:
         return None
-    return _rows(task, shared, nests)
+    return concrete_nest(state, anchor_after(shared.anchor.name, others))
 
 
 def _parts(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -211,9 +212,8 @@ def _machine(target: Target, threads: int) -> tuple[float, ...]:
 def _tile(nests: Nests, start: Places, target: Target, anchor: Stage) -> Array:
     places = np.arange(nests.limits.shape[1])
     inside = places >= start[:, None]
-    vector_loops = np.array([kind is LoopKind.VECTOR for kind in nests.kinds], dtype=np.bool_)
-    spatial = inside & ~nests.reduces & ~vector_loops
-    vector = _product(nests.limits, inside & vector_loops)
+    spatial = inside & ~nests.reduces & ~nests.vector
+    vector = _product(nests.limits, inside & nests.vector)
     depth = _product(nests.limits, inside & nests.reduces)
     lanes = target.lanes(anchor.dtype.size_bytes)
     along = _product(nests.limits, spatial & nests.along_last()) if len(places) else np.ones(len(start))
@@ -275,7 +275,7 @@ def _levels(nests: Nests, start: Places, target: Target, threads: int) -> Array:
     values = np.stack(
         [
             np.log2(nests.limits + 1),
-            np.broadcast_to(nests.reduces, (n, loops)).astype(np.float64),
+            nests.reduces.astype(np.float64),
             *((moved[kind] > 0).astype(np.float64) for kind in _CLASSES),
             *(np.log2(touched[kind][:, :-1] + 1) for kind in _CLASSES),
             *(np.log2((total[:, :-1] + 1) / size) for size in _caches(target, threads)),
@@ -292,24 +292,29 @@ def _levels(nests: Nests, start: Places, target: Target, threads: int) -> Array:
 
 
 def _parallel(nests: Nests, threads: int) -> Array:
-    at = next((i for i, kind in enumerate(nests.kinds) if kind is LoopKind.PARALLEL), None)
-    extent = np.ones(len(nests.limits)) if at is None else nests.limits[:, at]
+    first = nests.parallel & (np.cumsum(nests.parallel, axis=1) == 1)
+    extent = _product(nests.limits, first)
     share = np.ceil(extent / threads)
     return np.column_stack([np.log2(extent + 1), np.log2(extent / threads + 1), extent / (share * threads)])
 
 
 def _nest(nests: Nests, anchor: Stage) -> Array:
-    n, loops = nests.limits.shape
-    same = (
-        float(len(nests.packed)),
-        float(nests.outer_loops),
-        float(loops),
-        float(nests.materialised),
-        _products(nests.instruction),
+    n = len(nests.limits)
+    packed, products = (
+        np.full(n, value) for value in (float(len(nests.packed)), _products(nests.instruction))
     )
-    packed, outer, count, materialised, products = (np.full(n, value) for value in same)
     waste = np.log2(nests.limits.prod(axis=1) / anchor.points)
-    return np.column_stack([waste, packed, outer, np.log2(nests.region + 1), count, materialised, products])
+    return np.column_stack(
+        [
+            waste,
+            packed,
+            nests.outer_loops,
+            np.log2(nests.region + 1),
+            nests.loops,
+            nests.materialised,
+            products,
+        ]
+    )
 
 
 def _products(instruction: str) -> float:
@@ -323,8 +328,7 @@ def _products(instruction: str) -> float:
 def _tile_start(nests: Nests) -> Places:
     """Where the innermost run of vector, unrolled and one-iteration loops begins, shape (n,)."""
     n, loops = nests.limits.shape
-    tile = np.array([kind in (LoopKind.VECTOR, LoopKind.UNROLLED) for kind in nests.kinds], dtype=np.bool_)
-    ends = ~tile & (nests.limits > 1)
+    ends = ~(nests.vector | nests.unrolled) & (nests.limits > 1)
     after_last = loops - np.argmax(ends[:, ::-1], axis=1) if loops else np.zeros(n, dtype=np.intp)
     return np.where(ends.any(axis=1), after_last, 0)
 

@@ -15,7 +15,7 @@ from tuner.phases import PhaseClock
 from tuner.search.protocol import Scorer
 from tuner.task import RecordKey, Task
 
-GROWTH = 1.2
+GROWTH = 1.5
 """The model is trained again when the data have grown by so much."""
 MINIMUM = 16
 """Fewer samples are not worth a first training."""

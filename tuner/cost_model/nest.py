@@ -8,18 +8,18 @@ that the inside touches. Everything has a leading dimension over the Schedules, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compiler.index import Atom, FloorDiv, Index, LookedUp
-from compiler.loop.ir import LoopKind
 from compiler.scalar import lookup_names
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 AccessClass = Literal["input", "constant", "output"]
 _LINE_BYTES = 64
 
@@ -47,27 +47,36 @@ class Nests:
 
     Attributes:
         limits: shape (n, n_loops), outermost first.
-        kinds, reduces: of each loop.
+        vector, unrolled, parallel, reduces: whether a loop is, shape (n, n_loops).
         steps: shape (n, n_loops, n_axes), how far a loop moves each axis with one iteration.
         spans: shape (n, n_loops + 1, n_axes), values of each axis inside loops[d:] (1 in the last row).
         packed: buffers that lie in the order in which they are read.
-        outer_loops: loops of the path that belong to the stages around the anchor.
+        loops, outer_loops: of the path, and those of them that belong to the stages around the anchor, shape (n,).
         region: elements of the anchor's result that are computed where it is attached, shape (n,); 0 where it is not.
-        materialised: results that are stored beside the outputs.
+        materialised: results that are stored beside the outputs, shape (n,).
         instruction: that adds groups of products, "" without one.
     """
 
     accesses: tuple[Access, ...]
     limits: Array
-    kinds: tuple[LoopKind, ...]
-    reduces: NDArray[np.bool_]
+    vector: Flags
+    unrolled: Flags
+    parallel: Flags
+    reduces: Flags
     steps: Array
     spans: Array
     packed: frozenset[str]
-    outer_loops: int
+    loops: Array
+    outer_loops: Array
     region: Array
-    materialised: int
+    materialised: Array
     instruction: str = ""
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """Equal where two can be joined."""
+        read = tuple((a.kind, a.buffer, a.matrix.shape[1:], a.element_bytes) for a in self.accesses)
+        return self.packed, self.instruction, read
 
     def elements(self, access: Access) -> Array:
         """Distinct elements that the inside of loops[d:] touches, shape (n, n_loops + 1)."""
@@ -97,6 +106,59 @@ class Nests:
     def _extents(self, access: Access) -> Array:
         reached = 1.0 + (self.spans - 1.0) @ access.matrix.swapaxes(1, 2)
         return np.asarray(np.minimum(access.sizes[:, None, :], reached))
+
+
+def joined(parts: Sequence[Nests]) -> Nests:
+    """The Schedules of all parts, which have one form; shorter paths get loops of one iteration around them."""
+    if len(parts) == 1:
+        return parts[0]
+    most = max(part.limits.shape[1] for part in parts)
+    more = [most - part.limits.shape[1] for part in parts]
+
+    def outside(arrays: Sequence[NDArray[Any]], value: Any) -> NDArray[Any]:
+        sizes = [(len(a), count, *a.shape[2:]) for a, count in zip(arrays, more, strict=True)]
+        around = [np.full(size, value, a.dtype) for a, size in zip(arrays, sizes, strict=True)]
+        return np.concatenate([np.concatenate(pair, axis=1) for pair in zip(around, arrays, strict=True)])
+
+    whole = [np.repeat(part.spans[:, :1], count, axis=1) for part, count in zip(parts, more, strict=True)]
+    spans = [np.concatenate([w, part.spans], axis=1) for w, part in zip(whole, parts, strict=True)]
+    return Nests(
+        accesses=tuple(
+            _joined([part.accesses[i] for part in parts], parts) for i in range(len(parts[0].accesses))
+        ),
+        limits=outside([part.limits for part in parts], 1.0),
+        vector=outside([part.vector for part in parts], value=False),
+        unrolled=outside([part.unrolled for part in parts], value=False),
+        parallel=outside([part.parallel for part in parts], value=False),
+        reduces=outside([part.reduces for part in parts], value=False),
+        steps=outside([part.steps for part in parts], 0.0),
+        spans=np.concatenate(spans),
+        packed=parts[0].packed,
+        loops=np.concatenate([part.loops for part in parts]),
+        outer_loops=np.concatenate([part.outer_loops for part in parts]),
+        region=np.concatenate([part.region for part in parts]),
+        materialised=np.concatenate([part.materialised for part in parts]),
+        instruction=parts[0].instruction,
+    )
+
+
+def _joined(found: Sequence[Access], parts: Sequence[Nests]) -> Access:
+    first = found[0]
+    if all(access is first for access in found) and len(first.matrix) == 1:
+        return first
+
+    def rows(arrays: Sequence[Array]) -> Array:
+        counts = [len(part.limits) for part in parts]
+        return np.concatenate(
+            [np.broadcast_to(a, (n, *a.shape[1:])) for a, n in zip(arrays, counts, strict=True)]
+        )
+
+    return replace(
+        first,
+        matrix=rows([access.matrix for access in found]),
+        sizes=rows([access.sizes for access in found]),
+        strides=rows([access.strides for access in found]),
+    )
 
 
 def accesses(workload: Workload, stage: Stage) -> tuple[Access, ...]:

@@ -34,7 +34,7 @@ from compiler.schedule.steps import (
 from compiler.workload.ir import Stage, stage_loads
 from tuner.cost_model.concrete import spans_of
 from tuner.cost_model.form import anchor_after
-from tuner.cost_model.nest import Access, Nests, accesses
+from tuner.cost_model.nest import Access, Flags, Nests, accesses
 
 Array = NDArray[np.float64]
 _Place = tuple[str, str]  # of a stage and of a loop in it
@@ -389,19 +389,28 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nes
     limits = np.empty((n, len(path)))
     for row, (_, loop) in enumerate(path):
         limits[:, row] = loop.limit
+    kinds = [LoopKind.UNROLLED if loop.name == track.taken else loop.kind for track, loop in path]
     return Nests(
         accesses=anchor.accesses,
         limits=limits,
-        kinds=tuple(LoopKind.UNROLLED if loop.name == track.taken else loop.kind for track, loop in path),
-        reduces=np.array([loop.reduces for _, loop in path], dtype=np.bool_),
+        vector=_flags([kind is LoopKind.VECTOR for kind in kinds], n),
+        unrolled=_flags([kind is LoopKind.UNROLLED for kind in kinds], n),
+        parallel=_flags([kind is LoopKind.PARALLEL for kind in kinds], n),
+        reduces=_flags([loop.reduces for _, loop in path], n),
         steps=steps,
         spans=spans_of(reach, _stack(list(anchor.sizes.values()))),
         packed=anchor.packed,
-        outer_loops=len(path) - len(anchor.loops),
+        loops=np.full(n, float(len(path))),
+        outer_loops=np.full(n, float(len(path) - len(anchor.loops))),
         region=np.broadcast_to(np.asarray(anchor.region, dtype=np.float64), (n,)),
-        materialised=sum(track.at is None for track in tracks.values()) - 1 - aside,
+        materialised=np.full(n, sum(track.at is None for track in tracks.values()) - 1.0 - aside),
         instruction=anchor.instruction,
     )
+
+
+def _flags(values: Sequence[bool], n: int) -> Flags:
+    """The same for all, shape (n, len(values))."""
+    return np.broadcast_to(np.array(values, dtype=np.bool_), (n, len(values)))
 
 
 def _axis_terms(track: _Track, axis: str) -> list[tuple[_Place, Array | float]]:

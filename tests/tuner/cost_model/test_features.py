@@ -30,6 +30,7 @@ from tuner.candidate import Candidate
 from tuner.cost_model.concrete import concrete_nest
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
 from tuner.cost_model.nest import accesses
+from tuner.cost_model.parametric import Unfollowed
 from tuner.task import Task
 
 TASK = Task(toy.matmul(48, 64, 32), toy.TARGET, 2, 1, "matmul")
@@ -170,14 +171,21 @@ def test_every_candidate_of_a_real_space_has_finite_features_of_one_width(thread
     ],
     ids=["blocks", "bytes", "winograd", "depthwise", "gates", "pool", "rows", "gather", "batch"],
 )
-def test_candidates_of_one_form_have_the_features_of_each_alone(workload: Workload) -> None:
+def test_candidates_together_have_the_features_of_each_alone(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = Task(workload, PRESETS["x86-64-v3"], 2, 1, "any")
     space, rng = build_space(workload, task.target, 2), random.Random(0)
     candidates = [Candidate(space.schedule(space.sample(rng))) for _ in range(60)]
     extract = NestFeatures()
     together = extract(task, candidates)
-    alone = np.concatenate([extract._concrete(task, c.schedule.steps) for c in candidates])
+    monkeypatch.setattr("tuner.cost_model.features.parametric_nests", _unfollowed)
+    alone = np.concatenate([extract(task, [candidate]) for candidate in candidates])
     np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)
+
+
+def _unfollowed(*_: object) -> None:
+    raise Unfollowed
 
 
 def test_the_sum_in_blocks_is_what_counts() -> None:
