@@ -104,18 +104,24 @@ class ProductPlan:
         return total
 
     def default(self) -> dict[str, Value]:
-        """The largest block that a quarter of the second cache holds, and the default of each tile."""
-        choices = [c for c in self.knobs()[0].choices if isinstance(c, int)]
-        kept = self._bytes_per_row()
-        block = max((b for b in choices if b * kept <= self.target.l2_bytes // 4), default=choices[0])
+        """The default of each tile, and blocks of whole tiles, as near as possible to a quarter of the second cache."""
+        usual = [default_values(tile) for tile in self._tiles]
+        block = self._default_block([number(values, "rows") for values in usual])
         found: dict[str, Value] = {"block": block, "accumulators": 4}
-        for which, tile in enumerate(self._tiles):
-            usual = default_values(tile)
+        for which, values in enumerate(usual):
             if self.blocked and self.parts.row.size != block:
-                most = number(usual, "rows")
-                usual["rows"] = max(r for r in range(1, most + 1) if block % r == 0)
-            found |= {f"{name}.{which}": value for name, value in usual.items()}
+                most = number(values, "rows")
+                values["rows"] = max(r for r in range(1, most + 1) if block % r == 0)
+            found |= {f"{name}.{which}": value for name, value in values.items()}
         return found
+
+    def _default_block(self, rows: list[int]) -> int:
+        """Fewer rows in a tile cost more than a block that leaves the panels less room in the cache."""
+        kept = self._bytes_per_row()
+        choices = [c for c in self.knobs()[0].choices if isinstance(c, int)]
+        fitting = [c for c in choices if c * kept <= self.target.l2_bytes // 2] or choices[:1]
+        whole = [c for c in fitting if c == self.parts.row.size or all(c % r == 0 for r in rows)]
+        return min(whole or fitting, key=lambda c: (abs(c * kept - self.target.l2_bytes // 4), c))
 
     # --- steps
 
