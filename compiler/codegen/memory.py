@@ -19,7 +19,7 @@ from compiler.target import Target
 MOST_VECTORS = 4
 """Vectors that a load with a stride may take: lanes further apart are loaded one by one."""
 
-_SECOND_CACHE = 2
+_SECOND_CACHE, _ALL_CACHES = 2, 3
 """In LLVM's words: 3 stays in all caches, 0 in none."""
 
 
@@ -218,11 +218,29 @@ class Memory:
 
     def fetch(self, buffer: Buffer, linear: Linear, lines: int) -> None:
         """Have so many lines from a place on brought into the second cache; what is not there is no error."""
-        self._out.declarations.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
         for line in range(lines):
-            start = Linear(linear.terms, linear.const + line * LINE // buffer.dtype.size_bytes, 0)
-            pointer = self._pointer(buffer, start)
-            self._out.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {_SECOND_CACHE}, i32 1)")
+            start = linear._replace(const=linear.const + line * LINE // buffer.dtype.size_bytes)
+            self._fetch_line(buffer, start, _SECOND_CACHE)
+
+    def _fetch_line(self, buffer: Buffer, linear: Linear, caches: int) -> None:
+        self._out.declarations.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        pointer = self._pointer(buffer, linear)
+        self._out.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {caches}, i32 1)")
+
+    def fetch_place(self, load: Load, buffer: Buffer, lines: set[tuple[str, Linear]]) -> None:
+        """Have the line of a load's first lane brought nearer, unless it is one of `lines`, which it joins.
+
+        Nothing is fetched where the lanes are far apart.
+        """
+        try:
+            linear = self.flat(load, buffer)
+        except LaneDependent:
+            return
+        per_line = LINE // buffer.dtype.size_bytes
+        line = (buffer.name, linear._replace(const=linear.const // per_line))
+        if linear.lane in (0, 1) and line not in lines:
+            lines.add(line)
+            self._fetch_line(buffer, linear, _ALL_CACHES)
 
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         pointer = self._pointer(buffer, linear)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from typing import assert_never
 
@@ -10,8 +10,10 @@ from compiler.codegen.ahead import fetched_ahead
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
+from compiler.codegen.indices import Linear
 from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.products import Product
+from compiler.codegen.streamed import streamed_after
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
@@ -69,6 +71,7 @@ class _Phase:
             self._out.starts(size)
         self._ahead = fetched_ahead(body, nest.by_name, target)
         self._stores: dict[int, _Place] = {}
+        self._on_store: Callable[[Store], None] = self._store
         self._loops = 0
 
     @property
@@ -109,12 +112,32 @@ class _Phase:
             case If():
                 self._if(stmt, self._statement)
             case Store():
-                self._store(stmt)
-            case Block(statements):
-                for statement in statements:
-                    self._statement(statement)
+                self._on_store(stmt)
+            case Block():
+                self._block(stmt)
             case _:
                 assert_never(stmt)
+
+    def _block(self, stmt: Block) -> None:
+        place, far = streamed_after(stmt.statements, self._nest.by_name, self._target)
+        for number, statement in enumerate(stmt.statements):
+            if far and number == place:
+                self._fetch(stmt.statements[place + 1 :], far)
+            self._statement(statement)
+
+    def _fetch(self, statements: Sequence[Stmt], buffers: Set[str]) -> None:
+        """Have what the statements read of some buffers brought nearer; they are not carried out."""
+        lines: set[tuple[str, Linear]] = set()
+
+        def fetch(stmt: Store) -> None:
+            for load in loads(stmt.value):
+                if load.buffer in buffers:
+                    self._values.fetch_place(load, lines)
+
+        self._on_store = fetch
+        for statement in statements:
+            self._statement(statement)
+        self._on_store = self._store
 
     def _for(self, stmt: For) -> None:
         match stmt.kind:

@@ -57,6 +57,10 @@ class Values:
         """Have lines of memory brought nearer."""
         self._memory.fetch(self._buffers[ahead.buffer], self.indices.linear(ahead.place), ahead.lines)
 
+    def fetch_place(self, load: Load, lines: set[tuple[str, Linear]]) -> None:
+        """Have the lines of a load brought nearer, but for those of `lines`, which it adds to."""
+        self._memory.fetch_place(load, self._buffers[load.buffer], lines)
+
     # --- expressions
 
     def value(self, expr: Expr) -> Value:
