@@ -40,7 +40,7 @@ from compiler.schedule.legal import is_legal
 from compiler.schedule.lower import lower as lower_state
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.source import Found, ScheduleSource
+from compiler.schedule.source import TASK_ERROR_BUDGET, Found, ScheduleSource
 from compiler.space.rules import build_space
 from compiler.target import Target
 from compiler.workload.generalise import Values, sample_values
@@ -172,7 +172,9 @@ def choose_schedules(
     for digest, answer in zip(digests, answers, strict=True):
         workload, name = first[digest].workload, first[digest].name
         found = (
-            answer if answer is not None else Found(default_schedule(workload, target, threads), "default")
+            answer
+            if answer is not None
+            else Found(default_schedule(workload, target, threads, source.error_budget), "default")
         )
         lookup = TaskLookup(digest, name, weights[digest], found.lookup, found.expected_loss)
         chosen[digest] = Choice(workload, found, lookup)
@@ -192,9 +194,11 @@ def look_up(
     return answers
 
 
-def default_schedule(workload: Workload, target: Target, threads: int) -> Schedule:
+def default_schedule(
+    workload: Workload, target: Target, threads: int, error_budget: float = TASK_ERROR_BUDGET
+) -> Schedule:
     """What the analytic rules pick without measuring."""
-    space = build_space(workload, target, threads)
+    space = build_space(workload, target, threads, error_budget)
     return space.schedule(space.default)
 
 

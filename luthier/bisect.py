@@ -180,7 +180,8 @@ class _Case:
         return {o.name: arrays[o.name] for o in self._workload.outputs}
 
     def _default(self) -> Schedule:
-        return default_schedule(self._workload, self._options.target, self._options.threads)
+        budget = task_error_budget(self._options.error_budget)
+        return default_schedule(self._workload, self._options.target, self._options.threads, budget)
 
     def _array(self, param: Param | Buffer, sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """Operands as the kernel wants them; zeros for the rest, as the memory plan has them around a halo."""

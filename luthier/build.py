@@ -170,7 +170,7 @@ def compile_model(
         if require_tuned:
             _require_records(tasks, answers, options)
         # Only what the log says is asked of a model that was compiled before: predicting takes as long as compiling.
-        chooser = source.model if None in answers else ""
+        chooser = source.chooser if None in answers else ""
         key_of_image = key and image_key(key, options.target, options.threads, workloads, answers, chooser)
         image = cache.image(key_of_image) if cache and key_of_image else None
         new = image is None

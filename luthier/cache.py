@@ -191,7 +191,7 @@ def image_key(
 ) -> str:
     """Of everything that a compiled model depends on.
 
-    `key`: of the model; `answers`: the tuning log's; `chooser`: digest of the cost model that answers for the rest.
+    `key`: of the model; `answers`: the tuning log's; `chooser`: what answers for the rest.
     """
     rows = [
         [w.digest, a and [a.schedule.digest, a.lookup, a.expected_loss]]

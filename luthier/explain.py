@@ -77,13 +77,13 @@ class Explanation:
 
 def explain(choice: Choice, options: BuildOptions) -> Explanation:
     """Gather what the tuning log knows of a Task; raises DatabaseError."""
-    error = error_class(task_error_budget(options.error_budget))
-    key = RecordKey(choice.workload.digest, options.target.digest, options.threads, error)
+    budget = task_error_budget(options.error_budget)
+    key = RecordKey(choice.workload.digest, options.target.digest, options.threads, error_class(budget))
     with open_log(options.database) as log:
         record, trials = log.records([key]).get(key), log.trials(key, MOST_TRIALS)
     if record is not None and (choice.lookup.lookup != "exact" or record.codegen_epoch != CODEGEN_EPOCH):
         record = None
-    space = build_space(choice.workload, options.target, options.threads)
+    space = build_space(choice.workload, options.target, options.threads, budget)
     default = space.schedule(space.default)
     evidence = [] if record is None else _evidence(record)
     ranks = _ranks(evidence)

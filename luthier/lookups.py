@@ -41,9 +41,14 @@ class Lookups:
         return [self._recorded[w.digest] for w in workloads]
 
     @property
-    def model(self) -> str:
-        """Digest of the cost model that answers where the log has nothing; "" without one."""
-        return shipped_digest() if self._predict else ""
+    def error_budget(self) -> float:
+        """What a Task may use of the model's."""
+        return self._error_budget
+
+    @property
+    def chooser(self) -> str:
+        """What answers where the log has nothing: the digest of a cost model, or "" for none, and the error budget."""
+        return f"{shipped_digest() if self._predict else ''} {self._error_budget!r}"
 
     def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
         """One answer per Workload."""
@@ -54,7 +59,7 @@ class Lookups:
         return [self._answers[w.digest] for w in workloads]
 
     def _unmeasured(self, workload: Workload, target: Target, threads: int) -> Found:
-        space = build_space(workload, target, threads)
+        space = build_space(workload, target, threads, self._error_budget)
         if self._instant is not None:
             chosen = self._instant(Task(workload, target, threads, 1, "", self._error_budget), space).schedule
             if chosen is not None:

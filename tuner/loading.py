@@ -30,7 +30,7 @@ _OPERATIONS_PER_BYTE = 8
 
 def default_space(task: Task) -> SearchSpace:
     """The space that the compiler's rules give."""
-    return build_space(task.workload, task.target, task.threads)
+    return build_space(task.workload, task.target, task.threads, task.error_budget)
 
 
 def task_share(task: Task, space: SearchSpace) -> TaskShare:

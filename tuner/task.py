@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.schedule.schedule import LANGUAGE
+from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
@@ -42,7 +43,7 @@ class Task:
     threads: int
     weight: int
     name: str
-    error_budget: float = 2e-5
+    error_budget: float = TASK_ERROR_BUDGET
 
     @property
     def key(self) -> RecordKey:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from math import lcm
+from math import lcm, sqrt
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -60,6 +60,21 @@ def whole(matrices: CookToom) -> tuple[CookToom, int]:
     taps = [[x * d for x in row] for row, d in zip(matrices.filter, own, strict=True)]
     output = [[x * (factor // d) for x, d in zip(row, own, strict=True)] for row in matrices.output]
     return CookToom(_matrix(output), _matrix(taps), matrices.data), factor
+
+
+@cache
+def growth(m: int, r: int) -> float:
+    """How much larger rounding errors of F(m, r) are than those of the direct form, for random data and taps.
+
+    Errors of the products grow with the rows of all three matrices that meet in them: the root of the mean square.
+    """
+    matrices = cook_toom(m, r)
+    sizes = [
+        float(sum(x * x for x in g) * sum(x * x for x in b))
+        for g, b in zip(matrices.filter, matrices.data, strict=True)
+    ]
+    squares = sum(float(a * a) * size for row in matrices.output for a, size in zip(row, sizes, strict=True))
+    return sqrt(squares / (m * r))
 
 
 @cache

@@ -10,6 +10,9 @@ from compiler.schedule.schedule import Schedule
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
+TASK_ERROR_BUDGET = 2e-5
+"""Largest error of a Workload's outputs, relative to the largest output, where the caller asks for no other."""
+
 Lookup = Literal["exact", "near", "predicted", "default"]
 
 
@@ -25,13 +28,21 @@ class Found:
 class ScheduleSource(Protocol):
     """Answers look-ups. A mismatch is a miss (None), never an error and never another Target's record."""
 
+    @property
+    def error_budget(self) -> float:
+        """Largest error of a Workload's outputs, relative to the largest; what is picked for a miss keeps to it too."""
+        ...
+
     def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
         """One answer per Workload."""
         ...
 
 
+@dataclass(frozen=True)
 class NoSource:
     """Knows nothing: every Workload gets the analytic default."""
+
+    error_budget: float = TASK_ERROR_BUDGET
 
     def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
         """A miss for each."""

@@ -9,9 +9,11 @@ from compiler.errors import ScheduleError
 from compiler.schedule.padded import find_padding
 from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
+from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values
 from compiler.space.dot_phases import DotPhases, instructions
+from compiler.space.estimate import algorithm_cycles
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
@@ -25,6 +27,8 @@ ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
 WORTH = 0.75
 """Instructions for products, as a share of the direct form's, below which transforms pay without measuring."""
+CLEARLY = 0.8
+"""Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
 PANEL_ROWS = 8
 """Rows that make a copy worth its while: each element of it is read once per row."""
 
@@ -74,13 +78,20 @@ class Reduction:
             return Schedule(tuple(plans[str(values.get(kind, DIRECT))].steps(values)))
 
         usual = {name: default_values(plan.tile) for name, plan in plans.items()}
-        chosen = _preferred(kind, plans, usual)
-        default, *others = (
-            _assignment(knobs, {kind: name, **usual[name]})
-            for name in sorted(plans, key=lambda name: name != chosen)
+        assignments = {name: _assignment(knobs, {kind: name, **usual[name]}) for name in plans}
+        careful = _preferred(kind, plans, usual)
+        chosen, error = careful, 0.0
+        space = SearchSpace(knobs, assignments[careful], legal, build)
+        if careful == DIRECT and (fewer := _fewer_multiplications(workload, plans, target)) is not None:
+            chosen, error = fewer
+        others = [assignments[name] for name in reversed(plans) if name != chosen]
+        return replace(
+            space,
+            default=assignments[chosen],
+            starts=tuple(a for a in others if space.is_legal(a)),
+            error=error,
+            careful=None if chosen == careful else assignments[careful],
         )
-        space = SearchSpace(knobs, default, legal, build)
-        return replace(space, starts=tuple(a for a in reversed(others) if space.is_legal(a)))
 
 
 def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Value]]) -> str:
@@ -96,6 +107,27 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     if PANELS in plans and rows >= PANEL_ROWS and gathers(tile.workload, tile.anchor, tile.axes.vector):
         return PANELS
     return APART if APART in plans and rows > number(usual[DIRECT], "rows") else DIRECT
+
+
+def _fewer_multiplications(
+    workload: Workload, plans: dict[str, _Plan], target: Target
+) -> tuple[str, float] | None:
+    """The plan with fewer multiplications that is clearly cheaper than the direct one, and its error; else None.
+
+    Sizes that are symbols are at their nominal values here.
+    """
+    costs = {
+        name: algorithm_cycles(phases.workload, phases.stored, target)
+        for name, plan in plans.items()
+        if isinstance(phases := plan.phases, WinogradPhases)
+        and phases.has_room
+        and phases.error <= TASK_ERROR_BUDGET
+    }
+    best = min(costs, key=lambda name: costs[name], default=None)
+    if best is None or costs[best] > CLEARLY * algorithm_cycles(workload, frozenset(), target):
+        return None
+    phases = plans[best].phases
+    return (best, phases.error) if isinstance(phases, WinogradPhases) else None
 
 
 def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[str, _Plan]]:

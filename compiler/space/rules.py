@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compiler.errors import CompileError
+from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.space.for_all_sizes import for_all_sizes
 from compiler.space.grid_tile import GridTile
 from compiler.space.products import Products
@@ -23,8 +24,12 @@ VERSION = 7
 """Raised when a rule changes what its knobs mean."""
 
 
-def build_space(workload: Workload, target: Target, threads: int) -> SearchSpace:
+def build_space(
+    workload: Workload, target: Target, threads: int, error_budget: float = TASK_ERROR_BUDGET
+) -> SearchSpace:
     """The SearchSpace of the first rule that applies; raises CompileError where none does.
+
+    The default keeps to the error budget, as far as rounding can be foretold; what else is in the space may not.
 
     Where the Workload has symbols, the rules see it at their nominal values, and what cannot be done for all sizes is
     left out.
@@ -32,7 +37,7 @@ def build_space(workload: Workload, target: Target, threads: int) -> SearchSpace
     sample = nominal(workload)
     for rule in GRID_RULES if target.grid_threads else RULES:
         if rule.applies(sample):
-            space = rule.space(sample, target, threads)
+            space = rule.space(sample, target, threads).within(error_budget)
             return for_all_sizes(space, workload, threads) if workload.symbols else space
     msg = f"no rule makes a search space for workload {workload.digest[:12]}; please report it with the model"
     raise CompileError(msg)

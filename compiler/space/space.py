@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.schedule.schedule import Schedule
 
@@ -39,6 +39,8 @@ class SearchSpace:
         default: the assignment that the analytic rules pick without measuring; always legal.
         legal: whether an assignment respects the Target's limits (registers, cache, work for every thread).
         build: the Schedule of an assignment (given the knobs' values by name).
+        error: of the default, relative to the largest output, hardly ever exceeded; 0 for that of any order of sums.
+        careful: the default where `error` is too much.
         starts: further legal assignments that the rules think well of (one per algorithm); a search begins there.
     """
 
@@ -47,6 +49,14 @@ class SearchSpace:
     legal: Callable[[dict[str, Value]], bool]
     build: Callable[[dict[str, Value]], Schedule]
     starts: tuple[Assignment, ...] = ()
+    error: float = 0.0
+    careful: Assignment | None = None
+
+    def within(self, error_budget: float) -> SearchSpace:
+        """The space whose default keeps to a budget, as far as rounding can be foretold."""
+        if self.careful is None or self.error <= error_budget:
+            return self
+        return replace(self, default=self.careful, error=0.0, careful=None)
 
     @property
     def size(self) -> int:

@@ -7,11 +7,13 @@ over the entries of the tile are unrolled, so that the constant matrices become 
 from __future__ import annotations
 
 from functools import cached_property
+from math import sqrt
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
+from compiler.schedule.cook_toom import growth
 from compiler.schedule.copied_data import TYPES, copied_data
 from compiler.schedule.padded import STAGE as PADDED
 from compiler.schedule.padded import find_padding, padded
@@ -32,6 +34,8 @@ ROOM = 16
 """Channels from which the products outweigh the transforms."""
 _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
+ROUNDING = 2 * 2.0**-24
+"""Twice what float32 rounds by: errors add up like a random walk, and the largest of all outputs counts."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
@@ -104,6 +108,17 @@ class WinogradPhases:
             return None
         entries = instructions(self.workload, self.product_stages[0], self._target, self.product_stages[1])
         return next(((e, self._found.channel.name) for e in entries if e.group <= _GROUP), None)
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """Stages whose results lie in memory between the phases."""
+        copies = {s.name for s in self.workload.stages[: len(self.algorithms) - 1]}
+        return frozenset({*copies, "tiles", "product"})
+
+    @property
+    def error(self) -> float:
+        """Rounding error relative to the largest output, which random data hardly ever exceed."""
+        return ROUNDING * growth(self._m, TAPS) ** 2 * sqrt(self._found.channel.size)
 
     @property
     def has_room(self) -> bool:

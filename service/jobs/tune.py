@@ -153,7 +153,7 @@ def _runner(name: str) -> Runner:
 
 def _compile(work: Work) -> dict[str, bytes]:
     sources: Mapping[str, ScheduleSource] = {
-        "untuned": NoSource(),
+        "untuned": NoSource(task_error_budget(work.spec.error_budget)),
         "tuned": SqlScheduleSource(work.log, work.spec.error_budget),
     }
     artifacts = {}

@@ -29,11 +29,18 @@ class SqlScheduleSource:
     def __init__(self, log: TuningLog, error_budget: float | None = None) -> None:
         """Answer for this error budget of the whole model; None for the default."""
         self._log = log
-        self._error_class = error_class(task_error_budget(error_budget))
+        self._error_budget = task_error_budget(error_budget)
+
+    @property
+    def error_budget(self) -> float:
+        """What a Task may use of the model's."""
+        return self._error_budget
 
     def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
         """One answer per Workload; raises DatabaseError where the log cannot be read."""
-        keys = [RecordKey(w.digest, target.digest, threads, self._error_class) for w in workloads]
+        keys = [
+            RecordKey(w.digest, target.digest, threads, error_class(self._error_budget)) for w in workloads
+        ]
         records = self._log.records(keys)
         found: list[Found | None] = []
         for key in keys:

@@ -17,7 +17,7 @@ from compiler.codegen.llvm import emit_object
 from compiler.graph.evaluate import evaluate_graph
 from compiler.pipeline import compile_program, load_graph, lower
 from compiler.runtime.module import Module
-from compiler.schedule.source import Found, NoSource
+from compiler.schedule.source import TASK_ERROR_BUDGET, Found, NoSource
 from compiler.space.rules import build_space
 from compiler.target import Target, native_target
 from compiler.workload.ir import Workload
@@ -29,6 +29,8 @@ BUDGET = 1e-4
 
 class RandomSource:
     """A random legal schedule for every Workload; transforming algorithms wherever they apply, as tuning tends to."""
+
+    error_budget = TASK_ERROR_BUDGET
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)

@@ -24,7 +24,7 @@ from compiler.pipeline import (
 )
 from compiler.runtime.module import Module, load_module
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.source import Found, NoSource
+from compiler.schedule.source import TASK_ERROR_BUDGET, Found, NoSource
 from compiler.schedule.steps import Split
 from compiler.target import Target, native_target
 from compiler.workload.ir import Workload
@@ -284,6 +284,8 @@ def test_given_shapes_specialise_and_static_models_have_no_symbols() -> None:
 
 class OneRecord:
     """Knows a schedule for one digest alone."""
+
+    error_budget = TASK_ERROR_BUDGET
 
     def __init__(self, digest: str, schedule: Schedule) -> None:
         self._digest, self._schedule = digest, schedule

@@ -1,0 +1,32 @@
+"""What an algorithm costs without measuring: enough to tell whether fewer multiplications pay for what surrounds them.
+
+    cycles = sum over stages of points / (lanes * pipes)
+           + bytes of what is stored between phases, written and read
+           + bytes of the constants                                     each over the rate at which they come
+
+Constants come from beyond the second cache, in a network from far beyond: what fetches them ahead hides less than it
+seems to where one kernel runs again and again. Of one core, and of what differs between algorithms only: operands and
+results are the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from compiler.space.default_order import FAR, NEAR
+from compiler.space.default_tile import PIPES
+from compiler.target import Target
+from compiler.workload.ir import Workload
+
+STREAMED = FAR / 2
+"""Cycles per byte of what is written and read from end to end, which hardware follows."""
+
+
+def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
+    """Cycles of a Workload as an algorithm makes it; `stored`: stages whose results lie in memory between phases."""
+    arithmetic = sum(s.points / (target.lanes(s.dtype.size_bytes) * PIPES) for s in workload.stages)
+    targets = {s.target for s in workload.stages if s.name in stored}
+    between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
+    constants = sum(o.size_bytes for o in workload.operands if o.constant)
+    rate = NEAR if between <= target.l2_bytes // 2 else STREAMED
+    return arithmetic + 2 * between * rate + constants * FAR

@@ -1,0 +1,73 @@
+"""Which algorithm the rules pick without measuring, and that its errors are those that were foretold."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.pipeline import default_schedule
+from compiler.schedule.source import TASK_ERROR_BUDGET
+from compiler.schedule.steps import Algorithm
+from compiler.space.estimate import algorithm_cycles
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import native_outputs, stored_error
+from tests.compiler.workloads import convolution, padded_convolution, random_operands
+
+V3 = PRESETS["x86-64-v3"]
+
+
+def algorithm(workload: Workload, error_budget: float = TASK_ERROR_BUDGET) -> str:
+    space = build_space(workload, V3, 1, error_budget)
+    return str(space.values(space.default).get("algorithm", "direct"))
+
+
+@pytest.mark.parametrize("size", [14, 28, 56])
+def test_fewer_multiplications_are_the_default_where_they_pay(size: int) -> None:
+    assert algorithm(padded_convolution(size, 64, 64, 3)).startswith("winograd")
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(padded_convolution(7, 512, 512, 3), id="constants take as long as multiplications"),
+        pytest.param(padded_convolution(56, 8, 64, 3), id="transforms take as long as products"),
+        pytest.param(padded_convolution(28, 64, 64, 3, stride=2), id="another stride"),
+        pytest.param(convolution(28, 64, 64, 1), id="no window"),
+    ],
+)
+def test_the_direct_form_is_the_default_elsewhere(workload: Workload) -> None:
+    assert algorithm(workload) == "direct"
+
+
+def test_the_default_keeps_to_the_error_budget() -> None:
+    workload = padded_convolution(28, 64, 64, 3)
+    assert algorithm(workload, 2e-5) == "winograd4"
+    assert algorithm(padded_convolution(28, 512, 64, 3)) == "winograd3"
+    assert algorithm(workload, 2e-6) == "direct"
+    steps = default_schedule(workload, V3, 1, 2e-6).steps
+    assert not any(isinstance(step, Algorithm) for step in steps)
+    assert any(isinstance(step, Algorithm) for step in default_schedule(workload, V3, 1).steps)
+
+
+def test_a_search_begins_with_the_direct_form_too() -> None:
+    space = build_space(padded_convolution(28, 64, 64, 3), V3, 1)
+    assert {space.values(a)["algorithm"] for a in (space.default, *space.starts)} >= {"direct", "winograd4"}
+    assert space.default not in space.starts
+
+
+@pytest.mark.parametrize("channels", [32, 256])
+def test_the_expected_error_is_near_the_real_one(channels: int) -> None:
+    workload = padded_convolution(20, channels, 32, 3)
+    space = build_space(workload, native_target(), 1)
+    assert space.error > 0
+    operands = random_operands(workload)
+    got = native_outputs(workload, space.schedule(space.default), operands)
+    error = stored_error(workload, got, reference_outputs(workload, operands))
+    assert space.error / 10 < error < space.error
+
+
+def test_what_is_stored_between_phases_costs() -> None:
+    workload = convolution(28, 64, 64, 1)
+    assert algorithm_cycles(workload, frozenset({"anchor"}), V3) > algorithm_cycles(workload, frozenset(), V3)
