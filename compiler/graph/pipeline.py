@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.graph.align_units import AlignUnits
 from compiler.graph.cse import EliminateCommonSubexpressions
 from compiler.graph.dce import EliminateDeadCode
 from compiler.graph.fold_affine import FoldAffine
@@ -21,6 +22,7 @@ GRAPH_PASSES: tuple[Pass[Graph], ...] = (
     FoldConstants(),
     Simplify(),
     InlineMovements(),
+    AlignUnits(),
     FoldConstants(),
     FoldZeroPoints(),
     FoldConstants(),
