@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import luthier
-from benchmarks.intervals import Interval, best_ratio
+from benchmarks.intervals import best_ratio
 from benchmarks.models import find_models
 from examples.networks import filled
 from luthier.bench.turns import SETTLE_S, take_turns
+from tuner.interval import Interval
 
 _ROOT = Path(__file__).resolve().parent.parent
 _WORKER = Path(__file__).resolve().parent / "commit_worker.py"
@@ -132,7 +133,7 @@ def _line(row: Mapping[str, Any]) -> str:
     ratio = Interval(**row["ratio"])
     verdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "as fast, within noise"
     a, b = row["a"]["median_us"], row["b"]["median_us"]
-    return f"{row['model']:<20} A {a / 1e3:.3f} ms  B {b / 1e3:.3f} ms  A/B {ratio}  B is {verdict}"
+    return f"{row['model']:<20} A {a / 1e3:.3f} ms  B {b / 1e3:.3f} ms  A/B {ratio:.2f}  B is {verdict}"
 
 
 def _git(*arguments: str) -> None:

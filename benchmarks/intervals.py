@@ -6,24 +6,10 @@ The bootstrap draws whole rounds: what slowed one round slowed every contender i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-_RESAMPLES = 2000
-_BOUNDS = (2.5, 97.5)
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A ratio, and the bounds that 95 % of the resampled ones keep."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f} ({self.low:.2f}..{self.high:.2f})"
+from tuner.interval import RESAMPLES, Interval
 
 
 def best_ratio(
@@ -32,10 +18,9 @@ def best_ratio(
     """The smallest of the others' percentiles over that of ours; all have a sample per round, in order."""
     samples = np.array([ours, *others], np.float64)
     rounds = samples.shape[1]
-    picks = np.random.default_rng(0).integers(0, rounds, (_RESAMPLES, rounds))
+    picks = np.random.default_rng(0).integers(0, rounds, (RESAMPLES, rounds))
     value = _best(np.percentile(samples, percentile, axis=1)[:, None])[0]
-    low, high = np.percentile(_best(np.percentile(samples[:, picks], percentile, axis=2)), _BOUNDS)
-    return Interval(float(value), float(low), float(high))
+    return Interval.of(value, _best(np.percentile(samples[:, picks], percentile, axis=2)))
 
 
 def _best(times: np.ndarray) -> np.ndarray:

@@ -24,13 +24,13 @@ from typing import Any
 import luthier
 from benchmarks import history
 from benchmarks.bars import WRONG
-from benchmarks.intervals import Interval
 from benchmarks.model_bars import geometric_mean, model_bars
 from benchmarks.model_run import OWN, ModelOptions, run_model
 from benchmarks.models_plot import models_svg
 from compiler.target import usable_cores
 from examples.networks import NAMES, filled
 from luthier.bench.engines import PEERS
+from tuner.interval import Interval
 from workers.device import describe_device, device_json
 
 
@@ -93,7 +93,7 @@ def table_line(row: Mapping[str, Any]) -> str:
 
 
 def _text(ratio: Mapping[str, float]) -> str:
-    return str(Interval(**ratio))
+    return f"{Interval(**ratio):.2f}"
 
 
 def _rows(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

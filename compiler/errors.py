@@ -33,7 +33,15 @@ class UnsupportedModel(ModelError):
 class NotStatic(UnsupportedModel):
     """A model without a form that is compiled once and for all: sizes depend on values, or inputs are no tensors."""
 
-    REMEDY = "give it to luthier.compile, which compiles such a model as it runs"
+    def __init__(
+        self,
+        why: str,
+        remedy: str = "run it with luthier.compile in Python, which compiles such a model as it runs; "
+        "it can be neither saved nor tuned yet",
+    ) -> None:
+        """`why`: what has no such form."""
+        super().__init__(f"{why}; {remedy}")
+        self.why = why
 
 
 class UnsupportedOperator(UnsupportedModel):

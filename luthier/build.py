@@ -131,7 +131,7 @@ def as_it_runs(
     from compiler.frontend.segment import checked_model
     from luthier.dynamic import DynamicModule
 
-    _LOG.warning("the model is compiled as it runs, for each size or value that it meets: %s", reason)
+    _LOG.warning("the model is compiled as it runs, for each size or value that it meets: %s", reason.why)
     constants = ConstantPool()
 
     def make(graph: Graph) -> Module:

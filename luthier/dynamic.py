@@ -21,7 +21,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from compiler.errors import InputError, LuthierError
+from compiler.errors import InputError, LuthierError, UnsupportedModel
 from compiler.frontend.input_kinds import check_value
 from compiler.frontend.loops import LoopPlan
 from compiler.frontend.segment import (
@@ -205,8 +205,10 @@ class DynamicModule:
         try:
             segment = import_segment(self._model, work, kinds, wanted)
         except NeedsInput as need:
-            if need.given in needed or _array(_at(values, need.given)).size > _MOST_KNOWN:
-                raise need.why from None
+            size = _array(_at(values, need.given)).size
+            if size > _MOST_KNOWN:
+                msg = f"{need.why.why}: {size} elements, where code can be made for {_MOST_KNOWN}; use fewer"
+                raise UnsupportedModel(msg) from None
             self._known[key] = need.given
             if len(self._known) > _MOST_QUESTIONS * self._most:
                 _close(self._known.popitem(last=False)[1])

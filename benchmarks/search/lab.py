@@ -14,10 +14,11 @@ from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
 from compiler.schedule.steps import Algorithm
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
-from tuner.cost_model.gates import BARS, SLOWER, Figure, Gates, TaskSamples, differences, held_out
+from tuner.cost_model.gates import BARS, SLOWER, Gates, TaskSamples, differences, held_out
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
 from tuner.cost_model.trees import XGBoostOptions, train
+from tuner.interval import Interval
 from tuner.task import Task
 
 GROUPS = ("work", "machine", "tile", "level", "parallel", "nest")
@@ -194,10 +195,10 @@ def _gates_text(left_out: str, gates: Gates | None) -> list[str]:
     lines = ["", f"held out, {left_out} (mean over Tasks, 95 % interval)"]
     for name, bar in BARS.items():
         figure = getattr(gates, name)
-        lines.append(f"  {name:18s} {figure}   bar {bar}  {'met' if figure.value >= bar else 'MISSED'}")
+        lines.append(f"  {name:18s} {figure:.3f}   bar {bar}  {'met' if figure.value >= bar else 'MISSED'}")
     return [
         *lines,
-        f"  {'default':18s} {gates.usual}   what no model reaches",
+        f"  {'default':18s} {gates.usual:.3f}   what no model reaches",
         f"  instant mode takes what leads by {gates.margin:.1f}; it is slower than the default, by over {SLOWER:.0%},"
         f" on {gates.worse:.0%} of the Tasks",
     ]
@@ -238,11 +239,11 @@ def _regret(curves: Curves, pools: int, seeds: int) -> list[str]:
     ]
 
 
-def _ratio(one: Array, other: Array) -> Figure:
+def _ratio(one: Array, other: Array) -> Interval:
     """Of two means over the same Tasks, with the interval of resampled Tasks."""
     picks = np.random.default_rng(0).integers(0, len(one), (2000, len(one)))
     low, high = np.percentile(one[picks].sum(axis=1) / other[picks].sum(axis=1), (2.5, 97.5))
-    return Figure(float(one.sum() / other.sum()), float(low), float(high))
+    return Interval(float(one.sum() / other.sum()), float(low), float(high))
 
 
 def _default_share(pool: Pool) -> float:

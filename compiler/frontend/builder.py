@@ -112,7 +112,6 @@ class GraphBuilder:
                 raise ModelError(msg)
             if 0 in self.shapes.get(self.resolve(output), ()):
                 msg = f"output {output!r} of the model has shape {list(self.shapes[self.resolve(output)])}"
-                msg += f"; {NotStatic.REMEDY}"
                 raise NotStatic(msg)
             if self.resolve(output) not in self.shapes:
                 msg = f"output {output!r} of the model is optional and not computed; export the model without it"

@@ -21,17 +21,15 @@ from compiler.scalar_type import expr_type
 Array = npt.NDArray[Any]
 
 
-class NeedsValue(UnsupportedOperator, NotStatic):
+class NeedsValue(NotStatic):
     """A node must know a value before code is made for it, and the value is computed."""
 
-    def __init__(self, value: str, operator: str, opset: int, node: str, detail: str) -> None:
-        """`value`: its name in the builder."""
-        super().__init__(operator, opset, node, detail)
+    def __init__(self, value: str, operator: str, node: str, *, ours: bool) -> None:
+        """`value`: its name in the builder; `ours`: a lowering made it, not the model."""
+        what = "values that are computed" if ours else f"the value of {value!r}, which is computed"
+        super().__init__(f"what node {node!r} ({operator}) becomes depends on {what}")
         self.value = value
 
-
-OWN_DOMAIN = "luthier"
-"""Of operators that only lowerings make."""
 
 _MOST_INTEGERS = 1 << 16
 
@@ -42,6 +40,7 @@ class OperatorCall:
 
     Attributes:
         opset: version of the node's domain, for attributes that became inputs.
+        operator: what it is called in messages.
         opsets: version of each domain.
         pending: what `expand` collects.
         label: the node's name, for messages.
@@ -50,6 +49,7 @@ class OperatorCall:
     proto: NodeProto
     opset: int
     label: str
+    operator: str
     builder: GraphBuilder
     tensors: TensorReader
     opsets: Mapping[str, int] = field(default_factory=dict)
@@ -103,8 +103,8 @@ class OperatorCall:
         """Value of an input that must be known before code is made; raises NeedsValue otherwise."""
         name = self.value(position)
         if name not in self.builder.constants:
-            detail = f"input {position}, {name!r}, is not constant"
-            raise NeedsValue(name, operator_name(self.proto), self.opset, self.label, detail)
+            ours = name not in self.builder.reserved
+            raise NeedsValue(name, self.operator, self.label, ours=ours)
         return self.builder.constants[name]
 
     def is_sequence(self, position: int) -> bool:
@@ -250,21 +250,16 @@ class OperatorCall:
 
     def reject(self, problem: str) -> NoReturn:
         """Raise ModelError about a node that ONNX does not allow."""
-        msg = f"node {self.label!r} ({self.proto.op_type}) {problem}; export the model again"
+        msg = f"node {self.label!r} ({self.operator}) {problem}; export the model again"
         raise ModelError(msg)
 
     def unsupported(self, detail: str) -> NoReturn:
         """Raise UnsupportedOperator about a valid node that Luthier has no lowering for."""
-        raise UnsupportedOperator(operator_name(self.proto), self.opset, self.label, detail)
+        raise UnsupportedOperator(self.operator, self.opset, self.label, detail)
 
 
 Lowering = Callable[[OperatorCall], None]
 """Emits the Computes of one node."""
-
-
-def operator_name(proto: NodeProto) -> str:
-    """The operator, with its domain unless that is ONNX's own."""
-    return f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
 
 
 def positive_axis(call: OperatorCall, axis: int, rank: int) -> int:

@@ -45,7 +45,6 @@ def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | N
     for name, shape in input_shapes(proto.graph, shapes or {}).items():
         if 0 in shape:
             msg = f"input {name!r} has shape {list(shape)}"
-            msg += f"; {NotStatic.REMEDY}"
             raise NotStatic(msg)
         builder.add_input(name, shape, types[name])
     Lowered(work_of(proto.graph.node, opsets(proto)), builder, tensors).run()

@@ -62,7 +62,6 @@ def _shape(info: onnx.ValueInfoProto, given: tuple[int, ...] | None) -> tuple[in
 def _type(info: onnx.ValueInfoProto) -> DType:
     if not info.type.HasField("tensor_type"):
         msg = f"input {info.name!r} is not a tensor"
-        msg += f"; {NotStatic.REMEDY}"
         raise NotStatic(msg)
     kind = info.type.tensor_type.elem_type
     try:

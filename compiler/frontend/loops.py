@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.errors import NotStatic, UnsupportedOperator
+from compiler.errors import NotStatic
 from compiler.frontend.work import Work
 
 
@@ -44,10 +44,9 @@ class LoopPlan:
     empty: Sequence[tuple[tuple[int, ...], str] | None]
 
 
-class NeedsLoop(UnsupportedOperator, NotStatic):
+class NeedsLoop(NotStatic):
     """A node is a loop that cannot be unrolled before the model runs."""
 
-    def __init__(self, plan: LoopPlan, operator: str, opset: int, node: str, detail: str) -> None:
-        """`detail`: why not."""
-        super().__init__(operator, opset, node, detail)
+    def __init__(self, plan: LoopPlan, operator: str, why: str) -> None:
+        super().__init__(f"node {plan.name!r} ({operator}) {why}")
         self.plan = plan

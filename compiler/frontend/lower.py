@@ -6,7 +6,7 @@ from onnx import defs
 
 from compiler.errors import LuthierError, ModelError, UnsupportedOperator
 from compiler.frontend.builder import GraphBuilder
-from compiler.frontend.call import OperatorCall, operator_name
+from compiler.frontend.call import OperatorCall
 from compiler.frontend.functions import function_body
 from compiler.frontend.limits import MAX_NODES
 from compiler.frontend.older import as_of_opset_7
@@ -28,7 +28,8 @@ class Lowered:
 
         Raises:
             ModelError: a node is not valid.
-            UnsupportedOperator: there is no lowering for it; NeedsValue and NeedsLoop are such.
+            UnsupportedOperator: there is no lowering for it.
+            NotStatic: it can be lowered as the model runs: NeedsValue and NeedsLoop say what for.
         """
         count = 0
         while self.rest is not None:
@@ -47,7 +48,9 @@ class Lowered:
         try:
             if lowering is not None:
                 call = as_of_opset_7(
-                    OperatorCall(node, opset, work.name, self._builder, self._tensors, work.opsets)
+                    OperatorCall(
+                        node, opset, work.name, work.operator, self._builder, self._tensors, work.opsets
+                    )
                 )
                 lowering(call)
                 return instead_of(work, call.pending)
@@ -57,10 +60,10 @@ class Lowered:
         except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
             # A model may be malformed in ways that no check foresaw; its author gets a sentence, the cause is kept.
             reason = " ".join(str(error).split())[:200]
-            msg = f"node {work.name!r} ({node.op_type}) cannot be read ({reason}); export the model again"
+            msg = f"node {work.name!r} ({work.operator}) cannot be read ({reason}); export the model again"
             raise ModelError(msg) from error
         if body is None:
-            raise UnsupportedOperator(operator_name(node), opset, work.name)
+            raise UnsupportedOperator(work.operator, opset, work.name)
         # A definition may leave out the sets of operators that it takes from the model around it, or all but its own.
         versions = {"": defs.onnx_opset_version(), **work.opsets, **body.opsets}
         return instead_of(work, [(node, versions) for node in body.nodes])

@@ -15,6 +15,9 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from compiler.frontend.check import label
 
+OWN_DOMAIN = "luthier"
+"""Of operators that only lowerings make."""
+
 _NUMBERS = itertools.count()
 
 
@@ -24,12 +27,14 @@ class Work:
 
     Attributes:
         name: what the node is called in messages.
+        operator: what its operator is called there. A node that we made has both from the one that it is a part of.
         opsets: version of each domain of operators, for this node.
         number: no other Work of this process has it.
     """
 
     node: NodeProto
     name: str
+    operator: str
     opsets: Mapping[str, int]
     after: Work | None
     number: int = field(default_factory=lambda: next(_NUMBERS))
@@ -37,20 +42,26 @@ class Work:
 
 def work_of(nodes: Sequence[NodeProto], opsets: Mapping[str, int], outer: str = "") -> Work | None:
     """Work of these nodes; `outer`: the node that they belong to."""
-    return _in_front([(node, opsets) for node in nodes], None, f"{outer}/" if outer else "")
+    prefix, after = f"{outer}/" if outer else "", None
+    for place, node in reversed(list(enumerate(nodes))):
+        after = Work(node, f"{prefix}{label(node, place)}", operator_name(node), opsets, after)
+    return after
 
 
 def instead_of(work: Work, nodes: Sequence[tuple[NodeProto, Mapping[str, int]]]) -> Work | None:
     """The nodes that the first one stands for, with their operator sets, and what follows it."""
-    return _in_front(nodes, work.after, f"{work.name}/")
-
-
-def _in_front(
-    nodes: Sequence[tuple[NodeProto, Mapping[str, int]]], after: Work | None, prefix: str
-) -> Work | None:
+    after = work.after
     for place, (node, opsets) in reversed(list(enumerate(nodes))):
-        after = Work(node, f"{prefix}{label(node, place)}", opsets, after)
+        name, operator = f"{work.name}/{label(node, place)}", operator_name(node)
+        if node.domain == OWN_DOMAIN:
+            name, operator = work.name, work.operator
+        after = Work(node, name, operator, opsets, after)
     return after
+
+
+def operator_name(proto: NodeProto) -> str:
+    """The operator, with its domain unless that is ONNX's own."""
+    return f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
 
 
 def each(work: Work | None) -> Iterator[Work]:

@@ -108,5 +108,6 @@ def _text(values: Values) -> str:
 def _refused(symbols: tuple[Symbol, ...], why: str) -> NotStatic:
     names = " and ".join(repr(symbol.name) for symbol in symbols)
     return NotStatic(
-        f"the model cannot be compiled once for all sizes of {names} ({why}); give sizes with --shape NAME=1,128"
+        f"the model cannot be compiled once for all sizes of {names} ({why})",
+        "give sizes with --shape NAME=1,128",
     )

@@ -22,8 +22,9 @@ from luthier.build import compile_model, make_options
 from tests.compiler.frontend.models import model
 from tests.tuner.models import formula_model
 from tuner.cost_model import shipped, stored
-from tuner.cost_model.gates import Figure, Gates
+from tuner.cost_model.gates import Gates
 from tuner.instant import Instant, shipped_model
+from tuner.interval import Interval
 from tuner.task import Task
 
 Cli = Callable[..., object]
@@ -136,7 +137,7 @@ def test_predictions_are_not_records(network: bytes, ships: Path) -> None:
 def test_a_model_for_other_rules_is_refused_and_the_default_serves(
     network: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found, one = formula_model(), Figure(1.0, 1.0, 1.0)
+    found, one = formula_model(), Interval(1.0, 1.0, 1.0)
     gates = Gates(1, 1, 2, one, one, one, one, one, 0.0, 0.0, {})
     stored.save_model(shipped.SHIPPED, found.booster, gates, 1, found.seen)
     content = shipped.SHIPPED.read_bytes().replace(b'"rules": ', b'"rules": 1')

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tuner.cost_model.metrics import pairwise_accuracy, peak_at
 from tuner.cost_model.trees import Array, XGBoostOptions, scores, train
+from tuner.interval import RESAMPLES, Interval
 
 GAP = 0.03
 """Candidates of a pair differ by more than this."""
@@ -25,8 +26,6 @@ MARGINS = tuple(np.round(np.arange(0.0, 4.01, 0.1), 1).tolist())
 """By how much a candidate's score has to pass the default's: what is tried."""
 SLOWER = 0.05
 """A choice that takes so much longer than the default is worse."""
-_RESAMPLES = 2000
-_BOUNDS = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,6 @@ class TaskSamples:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A mean over Tasks and the bounds that 95 % of the resampled ones keep."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f}..{self.high:.3f})"
-
-
-@dataclass(frozen=True, slots=True)
 class Gates:
     """The figures, all over the same Tasks.
 
@@ -78,11 +65,11 @@ class Gates:
     tasks: int
     samples: int
     groups: int
-    pairwise_accuracy: Figure
-    peak_at_1: Figure
-    peak_at_5: Figure
-    instant: Figure
-    usual: Figure
+    pairwise_accuracy: Interval
+    peak_at_1: Interval
+    peak_at_5: Interval
+    instant: Interval
+    usual: Interval
     worse: float
     margin: float
     by_task: Mapping[str, Mapping[str, float]]
@@ -150,7 +137,7 @@ def held_out(
     )
 
 
-def differences(new: Gates, kept: Mapping[str, Mapping[str, float]], name: str) -> Figure | None:
+def differences(new: Gates, kept: Mapping[str, Mapping[str, float]], name: str) -> Interval | None:
     """By how much a figure is better than another model's, on the Tasks that both have; None without any."""
     both = [
         (figures[name], kept[key][name])
@@ -160,14 +147,13 @@ def differences(new: Gates, kept: Mapping[str, Mapping[str, float]], name: str) 
     return figure_of([now - before for now, before in both]) if both else None
 
 
-def figure_of(values: Sequence[float]) -> Figure:
+def figure_of(values: Sequence[float]) -> Interval:
     """Mean and interval of one value per Task."""
     if not values:
-        return Figure(0.0, 0.0, 0.0)
+        return Interval(0.0, 0.0, 0.0)
     array = np.array(values)
-    picks = np.random.default_rng(0).integers(0, len(array), (_RESAMPLES, len(array)))
-    low, high = np.percentile(array[picks].mean(axis=1), _BOUNDS)
-    return Figure(float(array.mean()), float(low), float(high))
+    picks = np.random.default_rng(0).integers(0, len(array), (RESAMPLES, len(array)))
+    return Interval.of(array.mean(), array[picks].mean(axis=1))
 
 
 def _figures(judged: _Judged, margin: float) -> dict[str, float]:

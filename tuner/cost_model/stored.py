@@ -79,7 +79,7 @@ def promoted(new: Gates, kept: StoredModel | None) -> str:
     one, some figure has to be better beyond doubt and none worse, on the Tasks that both were judged on.
     """
     if new.instant.value <= new.usual.value:
-        return f"its choice reaches {new.instant}, the default {new.usual}: it would be of no use"
+        return f"its choice reaches {new.instant:.3f}, the default {new.usual:.3f}: it would be of no use"
     if kept is None:
         return ""
     found = {name: differences(new, kept.gates["by_task"], name) for name in BARS}
@@ -88,7 +88,7 @@ def promoted(new: Gates, kept: StoredModel | None) -> str:
         return (
             "it was judged on none of the Tasks of the model in use; record their pools, or delete that model"
         )
-    worse = [f"{name} by {figure}" for name, figure in known.items() if figure.high < 0]
+    worse = [f"{name} by {figure:.3f}" for name, figure in known.items() if figure.high < 0]
     if worse:
         return f"it is worse than the model in use: {', '.join(worse)}"
     if all(figure.low <= 0 for figure in known.values()):

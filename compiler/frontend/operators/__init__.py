@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.frontend.call import OWN_DOMAIN, Lowering
+from compiler.frontend.call import Lowering
 from compiler.frontend.operators import (
     accumulation,
     activation,
@@ -58,6 +58,7 @@ from compiler.frontend.operators import (
     unpooling,
 )
 from compiler.frontend.single import in_single
+from compiler.frontend.work import OWN_DOMAIN
 
 _ONNX: Mapping[str, Lowering] = {
     **in_single(accumulation.LOWERINGS),

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from compiler.frontend.call import OWN_DOMAIN, Lowering, OperatorCall, operator_name, positive_axis
+from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import at, output_axes
 from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.subgraphs import inlined
-from compiler.frontend.work import work_of
+from compiler.frontend.work import OWN_DOMAIN, work_of
 from compiler.graph.ir import Compute
 from compiler.index import Index
 from compiler.scalar import Load
@@ -67,14 +67,14 @@ def _iterate(call: OperatorCall) -> None:
     body, i, carried = call.graph("body"), call.integer("iteration"), call.integer("carried")
     trip_count, condition = _known(call, 0), _known(call, 1)
     if trip_count is None or condition is None:
-        raise _left(call, body, i, carried, "its number of iterations is computed")
+        raise _left(call, body, i, carried, "iterates as often as values say that the model computes")
     if i >= trip_count or not condition:
         return _finish(call, body, carried)
     counts = _counts(body)
     left = (trip_count if counts else min(trip_count, _UNROLLED)) - i
     if i >= _UNROLLED or (i == 0 and (left > _UNROLLED or left * len(body.node) > _UNROLLED_NODES)):
         raise _left(
-            call, body, i, carried, f"it has more than {_UNROLLED} iterations or {_UNROLLED_NODES} nodes"
+            call, body, i, carried, f"has more than {_UNROLLED} iterations or {_UNROLLED_NODES} nodes"
         )
     number = call.fresh("iteration")
     call.builder.add_constant(number, np.asarray(i, np.int64))
@@ -163,7 +163,7 @@ def _left(call: OperatorCall, body: GraphProto, first: int, carried: int, why: s
         outputs=outputs,
         empty=[_element(info) for info in body.output[1 + carried :]],
     )
-    return NeedsLoop(plan, operator_name(call.proto), call.opset, call.label, why)
+    return NeedsLoop(plan, call.operator, why)
 
 
 def _scan(call: OperatorCall) -> None:

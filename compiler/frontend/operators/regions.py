@@ -13,9 +13,10 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from compiler.dtype import DType
-from compiler.frontend.call import OWN_DOMAIN, Lowering, OperatorCall
+from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
 from compiler.frontend.sampling import Taps
+from compiler.frontend.work import OWN_DOMAIN
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
 from compiler.scalar import Cast, Const, Expr, Load, Lookup, apply

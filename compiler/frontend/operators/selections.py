@@ -19,9 +19,10 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from compiler.dtype import DType
-from compiler.frontend.call import OWN_DOMAIN, Lowering, OperatorCall, positive_axis, size_of
+from compiler.frontend.call import Lowering, OperatorCall, positive_axis, size_of
 from compiler.frontend.computes import at, output_axes
 from compiler.frontend.operators.reshaping import reshaped_indices
+from compiler.frontend.work import OWN_DOMAIN
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
