@@ -21,6 +21,9 @@ from compiler.workload.blocks import find_blocks
 from compiler.workload.chains import Chain, single
 from compiler.workload.fusion import LARGEST_BODY, FusedNodes, FusedOutput
 
+Whole = tuple[tuple[int, ...], Load]
+"""A value that is read whole: the reader's extents, and where, its axes named by their places."""
+
 
 def merge_siblings(
     chains: tuple[Chain, ...], graph: Graph, layouts: Mapping[str, Layout]
@@ -37,6 +40,8 @@ class _Merging:
         self._constants = graph.constants.keys()
         self._readers = graph.consumers()
         self._place = {node.output: i for i, node in enumerate(graph.nodes)}
+        self._found_reads: dict[int, frozenset[str]] = {}
+        self._found_wholes: dict[int, frozenset[Whole]] = {}
         self._owner = {
             node.output: i
             for i, chain in self._chains.items()
@@ -50,6 +55,8 @@ class _Merging:
                 other, joined = found
                 del self._chains[other]
                 self._chains[number] = single(joined)
+                self._found_reads.pop(number, None)
+                self._found_wholes.pop(number, None)
                 self._owner |= {node.output: number for node in joined.nodes}
         return tuple(self._chains[number] for number in self._order())
 
@@ -65,12 +72,11 @@ class _Merging:
 
     def _neighbours(self, number: int) -> list[int]:
         """Groups before this one that it reads, the last first; then those that read what it reads."""
-        reads = _reads(self._chains[number])
-        producers = {self._owner[value] for value in reads if value in self._owner}
-        shared = {
-            self._owner[node.output] for v in reads - self._constants for node in self._readers.get(v, ())
+        producers, wholes = self._before(number), self._wholes(number)
+        readers = {
+            self._owner[node.output] for v in {load.buffer for _, load in wholes} for node in self._readers[v]
         }
-        earlier = (n for n in shared - producers if n < number)
+        earlier = (n for n in readers - producers if n < number and self._wholes(n) & wholes)
         found = [*sorted(producers, reverse=True), *sorted(earlier, reverse=True)]
         return [n for n in found if len(self._chains[n].members) == 1]
 
@@ -99,8 +105,33 @@ class _Merging:
         return False
 
     def _before(self, number: int) -> set[int]:
-        found = {self._owner[v] for v in _reads(self._chains[number]) if v in self._owner}
-        return found - {number}
+        return {self._owner[v] for v in self._reads(number) if v in self._owner} - {number}
+
+    def _reads(self, number: int) -> frozenset[str]:
+        """The values that a group reads."""
+        if number not in self._found_reads:
+            nodes = [node for group in self._chains[number].members for node in group.nodes]
+            read = {value for node in nodes for value in node.compute.reads}
+            self._found_reads[number] = frozenset(read - {node.output for node in nodes})
+        return self._found_reads[number]
+
+    def _wholes(self, number: int) -> frozenset[Whole]:
+        """What a group of maps reads whole, each element once and at its own place; constants do not count."""
+        if number not in self._found_wholes:
+            chain = self._chains[number]
+            anchored = len(chain.members) > 1 or chain.last.anchor is not None
+            found = () if anchored else self._loads_of_wholes(chain.last)
+            self._found_wholes[number] = frozenset(found)
+        return self._found_wholes[number]
+
+    def _loads_of_wholes(self, group: FusedNodes) -> Iterator[Whole]:
+        axes = group.last.compute.axes
+        numbered = {a.name: Index.of(f"#{place}") for place, a in enumerate(axes)}
+        names = {a.name for a in axes if a.size > 1}
+        for load in (load for output in group.outputs for load in loads(output.body)):
+            if load.buffer not in self._constants and names <= {n for i in load.indices for n in i.names()}:
+                indices = tuple(index.substitute(numbered) for index in load.indices)
+                yield _sizes(group.last), Load(load.buffer, indices)
 
     def _order(self) -> list[int]:
         done: dict[int, None] = {}
@@ -122,9 +153,7 @@ class _Merging:
             return None
         if {second.last.compute.kind, first.last.compute.kind} & {ComputeKind.MOVEMENT}:
             return None
-        values = {output.node.output for output in first.outputs} & _reads(single(second))
-        if not values and not self._share_a_load(first, second):
-            return None
+        values = {output.node.output for output in first.outputs}
         if second.anchor is not None and values & set(second.anchor.compute.reads):
             return None
         joined = self._united(first, second)
@@ -161,21 +190,6 @@ class _Merging:
         size = sum(1 for output in joined.outputs for _ in walk(output.body))
         types = {node.compute.dtype for node in (*nodes, *joined.nodes)}
         return len(orders) == 1 and len(types) == 1 and size <= LARGEST_BODY
-
-    def _share_a_load(self, first: FusedNodes, second: FusedNodes) -> bool:
-        """Whether two maps read a whole value at the same place."""
-        if first.anchor is not None or second.anchor is not None or _sizes(first.last) != _sizes(second.last):
-            return False
-        here = dict(zip(_names(first.last), _identity(second.last), strict=True))
-        there = {load for output in first.outputs for load in loads(substitute(output.body, here))}
-        names = {a.name for a in second.last.compute.axes if a.size > 1}
-        return any(
-            load in there
-            and load.buffer not in self._constants
-            and names <= {name for index in load.indices for name in index.names()}
-            for output in second.outputs
-            for load in loads(output.body)
-        )
 
 
 def _in_place(first: FusedNodes, second: FusedNodes) -> bool:
@@ -219,11 +233,6 @@ def _inlined(body: Expr, values: Mapping[str, FusedOutput], group: FusedNodes) -
         return substitute(values[e.buffer].body, dict(zip(names, e.indices, strict=True)))
 
     return rewrite(body, rule)
-
-
-def _reads(chain: Chain) -> set[str]:
-    nodes = [node for group in chain.members for node in group.nodes]
-    return {value for node in nodes for value in node.compute.reads} - {node.output for node in nodes}
 
 
 def _names(node: Node) -> list[str]:
