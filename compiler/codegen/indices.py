@@ -292,12 +292,32 @@ class Indices:
         number = self.number(inner, 0)
         if isinstance(number, int):
             return number // atom.divisor if isinstance(atom, FloorDiv) else number % atom.divisor
+        if _may_be_negative(atom.value):
+            return self._floored(number, atom.divisor, quotient=isinstance(atom, FloorDiv))
         word = "udiv" if isinstance(atom, FloorDiv) else "urem"
         return self._out.early(f"{word} i64 {number}, {atom.divisor}", number)
+
+    def _floored(self, number: str, divisor: int, *, quotient: bool) -> str:
+        """The quotient rounded down, or what it leaves: the machine's rounds towards zero."""
+        early = self._out.early
+        rest = early(f"srem i64 {number}, {divisor}", number)
+        below = early(f"ashr i64 {rest}, 63", rest)
+        if quotient:
+            towards_zero = early(f"sdiv i64 {number}, {divisor}", number)
+            return early(f"add nsw i64 {towards_zero}, {below}", towards_zero, below)
+        lift = early(f"and i64 {below}, {divisor}", below)
+        return early(f"add nsw i64 {rest}, {lift}", rest, lift)
 
     def _cached(self, text: str) -> str:
         known = self._out.remembered(text)
         return self._out.remember(text, self._out.value(text, "x")) if known is None else known
+
+
+def _may_be_negative(index: Index) -> bool:
+    """Whether the expression can be below zero; names are not."""
+    if index.const < 0 or any(coefficient < 0 for _, coefficient in index.terms):
+        return True
+    return any(isinstance(a, FloorDiv) and _may_be_negative(a.value) for a, _ in index.terms)
 
 
 class LaneDependent(CompileError):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -109,8 +110,12 @@ class Graph:
         """The same graph with other nodes (and constants)."""
         return replace(self, nodes=nodes, constants=self.constants if constants is None else constants)
 
-    def types(self) -> dict[str, TensorType]:
+    def types(self) -> Mapping[str, TensorType]:
         """Type of every value."""
+        return self._types
+
+    @cached_property
+    def _types(self) -> Mapping[str, TensorType]:
         found = dict(self.inputs)
         for name, array in self.constants.items():
             found[name] = TensorType(

@@ -6,6 +6,7 @@ y = add(mul(x, 1.0), 0.0)          →   readers of y read x
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compiler.graph.ir import Compute, Graph, Node, TensorType
@@ -79,7 +80,7 @@ def _as_output(node: Node, names: dict[str, str]) -> Node:
     return replace(renamed, output=names[node.output]) if node.output in names else renamed
 
 
-def copied_value(compute: Compute, types: dict[str, TensorType]) -> str | None:
+def copied_value(compute: Compute, types: Mapping[str, TensorType]) -> str | None:
     """The value that a Compute repeats element by element, or None."""
     body = compute.body
     if compute.reducer is not None or not isinstance(body, Load) or types[body.buffer] != compute.type:

@@ -45,7 +45,7 @@ def _sources(graph: Graph) -> dict[str, TensorType]:
     if both:
         msg = f"{sorted(both)[0]!r} is an input and a constant; rename one of them"
         raise CompileError(msg)
-    return Graph(graph.inputs, (), graph.constants, ()).types()
+    return dict(Graph(graph.inputs, (), graph.constants, ()).types())
 
 
 def _verify_compute(node: Node, known: Mapping[str, TensorType], symbols: frozenset[str]) -> None:

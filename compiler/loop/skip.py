@@ -1,4 +1,4 @@
-"""Skip: what only adds zero is not done.
+"""Skip: what only adds zero is not done, nor what only compares with the least.
 
 Where a sum's term is zero outside of some bounds (a padded window), the test moves from the term to the loop around it:
 
@@ -18,9 +18,12 @@ from typing import assert_never
 
 from compiler.loop.ir import Block, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
 from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, rewrite
+from compiler.scalar_type import neutral
 from compiler.symbol import ranges_of
 
 _NOTHING = Block(())
+_REDUCERS = {"add": "sum", "max": "max", "min": "min"}
+"""Of the operation that a store applies to its place."""
 
 
 def skip(nest: LoopNest) -> LoopNest:
@@ -83,20 +86,22 @@ def _around(var: str, body: Stmt, loop: Callable[[Stmt], Stmt]) -> Stmt:
 
 
 def _tested(store: Store, ranges: Mapping[str, int], tile: _Tile) -> Stmt:
-    """The store inside the tests without which its term is zero; those of its own loops stand innermost."""
+    """The store inside the tests without which its term changes nothing; those of its own loops stand innermost."""
     place = Load(store.buffer, store.indices)
     match store.value:
-        case Apply("add", (Load() as old, term)) if old == place:
+        case Apply(op, (Load() as old, term)) if old == place and op in _REDUCERS:
             pass
         case _:
             return store
     moved = tile.unrolled & {str(name) for index in store.indices for name in index.names()}
     differs = tile.lanes | moved
-    taken = [b for b in _needed(term) if not b.index.names() & differs and _pads_in_front(b, ranges)]
+    taken = [
+        b for b in _needed(term, _REDUCERS[op]) if not b.index.names() & differs and _pads_in_front(b, ranges)
+    ]
     if not taken:
         return store
     rest = rewrite(term, lambda e: _without(e, taken) if isinstance(e, Guard) else None)
-    new: Stmt = Store(store.buffer, store.indices, Apply("add", (place, rest)))
+    new: Stmt = Store(store.buffer, store.indices, Apply(op, (place, rest)))
     for bound in taken:
         new = If(bound, new, _NOTHING)
     return new
@@ -107,13 +112,13 @@ def _pads_in_front(bound: Bound, ranges: Mapping[str, int]) -> bool:
     return bound.index.names() <= ranges.keys() and bound.index.bounds(ranges)[0] < bound.low
 
 
-def _needed(term: Expr) -> tuple[Bound, ...]:
-    """Bounds outside of which a term is zero."""
+def _needed(term: Expr, reducer: str) -> tuple[Bound, ...]:
+    """Bounds outside of which a term changes nothing."""
     match term:
-        case Guard(bounds, _, Const(value)) if value == 0:
+        case Guard(bounds, _, Const(value, dtype)) if value == neutral(reducer, dtype).value:
             return bounds
-        case Apply("mul", (first, second)):
-            return (*_needed(first), *_needed(second))
+        case Apply("mul", (first, second)) if reducer == "sum":
+            return (*_needed(first, reducer), *_needed(second, reducer))
         case _:
             return ()
 

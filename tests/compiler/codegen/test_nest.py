@@ -11,9 +11,10 @@ from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
 from compiler.errors import CompileError, TargetError
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.loop.ir import LoopKind
 from compiler.pipeline import build_kernel, build_nest, default_schedule
-from compiler.scalar import Const, Load, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Split
 from compiler.target import PRESETS, Target, get_target, native_target
@@ -48,6 +49,24 @@ def test_a_ragged_channel_count_uses_masked_vectors() -> None:
     ir = emit_nest(build_nest(workload, default_schedule(workload, V4, 1)), V4)
     assert "llvm.masked.store.v16f32" in ir
     assert "call float @llvm.fma.f32" not in ir
+
+
+def test_quotients_round_down() -> None:
+    """Rows of a linear upsampling: the first ones begin in front of the image."""
+    rows, ranges = Index.of("s1"), (3, 28, 7)
+
+    def tap(start: Index) -> Expr:
+        inside = Load("x0", (Index.of("s0"), start, Index.of("s2")))
+        return Guard((Bound(start, 0, 7),), inside, Const(0.0))
+
+    for start in ((rows - 2) // 4, (rows * -1 + 20) // 3, (rows - 9) % 7, ((rows - 2) // 4 + 8) % 5 - 2):
+        body = apply("add", tap(start), apply("mul", tap(start + 1), Const(3.0)))
+        workload = mapped(body, ranges, (operand("x0", 3, 7, 7),))
+        operands = random_operands(workload)
+        for threads in (1, 2):
+            schedule = default_schedule(workload, native_target(), threads)
+            got = run_native(workload, schedule, operands)
+            assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
 
 
 def test_names_of_many_parameters_are_no_names_of_values() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
+from onnx import helper
 
 from compiler.evaluate import reference_outputs
+from compiler.frontend import import_model
 from compiler.index import Index
 from compiler.loop.ir import Extent, For, If, LoopKind, LoopNest, Stmt, Store, walk_statements
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
+from compiler.pipeline import build_kernel, default_schedule
+from compiler.pipeline import lower as lower_graph
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, walk
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
+from compiler.target import PRESETS
 from tests.compiler.execute import relative_error
+from tests.compiler.frontend.models import model
 from tests.compiler.loop.test_loop_passes import run
 from tests.compiler.workloads import convolution, padded_convolution, random_operands
 
@@ -47,6 +55,20 @@ def test_the_test_goes_around_the_loops_that_do_not_move_it() -> None:
         for e in walk(s.value)
         if isinstance(e, Guard)
     ]
+
+
+def test_what_is_compared_with_the_least_is_skipped_too() -> None:
+    largest = apply("max", Load("t", (Index.of("i"),)), tap(outside=-inf))
+    found = skip(nest_of(largest)).body
+    assert any(isinstance(s, If) for s in walk_statements(found))
+
+
+def test_large_windows_are_no_large_code() -> None:
+    """The borders of a window of 9 on both sides, in both dimensions."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[9, 9], pads=[4] * 4)
+    (subgraph,) = lower_graph(import_model(model([node], {"x": [1, 16, 20, 20]}))).subgraphs
+    for target in (PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]):
+        build_kernel(subgraph.workload, default_schedule(subgraph.workload, target, 1), target)
 
 
 @pytest.mark.parametrize(
