@@ -18,7 +18,7 @@ from tuner.cost_model.gates import BARS, SLOWER, Gates, TaskSamples, differences
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
 from tuner.cost_model.trees import XGBoostOptions, train
-from tuner.interval import Interval
+from tuner.interval import RESAMPLES, Interval
 from tuner.task import Task
 
 GROUPS = ("work", "machine", "tile", "level", "parallel", "nest")
@@ -235,15 +235,14 @@ def _regret(curves: Curves, pools: int, seeds: int) -> list[str]:
     others = [name for name in curves if name != "random"]
     return [
         f"  regret at {at + 1} trials over random's, on the {int(open_tasks.sum())} Tasks that it has not solved: "
-        + ", ".join(f"{name} {_ratio(regret[name], regret['random'])}" for name in others)
+        + ", ".join(f"{name} {_ratio(regret[name], regret['random']):.3f}" for name in others)
     ]
 
 
 def _ratio(one: Array, other: Array) -> Interval:
     """Of two means over the same Tasks, with the interval of resampled Tasks."""
-    picks = np.random.default_rng(0).integers(0, len(one), (2000, len(one)))
-    low, high = np.percentile(one[picks].sum(axis=1) / other[picks].sum(axis=1), (2.5, 97.5))
-    return Interval(float(one.sum() / other.sum()), float(low), float(high))
+    picks = np.random.default_rng(0).integers(0, len(one), (RESAMPLES, len(one)))
+    return Interval.of(one.sum() / other.sum(), one[picks].sum(axis=1) / other[picks].sum(axis=1))
 
 
 def _default_share(pool: Pool) -> float:
