@@ -45,9 +45,10 @@ class AlignUnits:
 def _wanted(node: Node, readers: tuple[Node, ...]) -> _Dims | None:
     if node.compute.reducer is None:
         return None
-    maps = [reader for reader in readers if reader.compute.kind is ComputeKind.MAP]
-    dims = _dims(node, maps[0].compute) if maps else None
-    return None if dims == tuple(range(len(node.compute.axes))) else dims
+    found = next((r.compute for r in readers if r.compute.kind is ComputeKind.MAP), None)
+    if found is None or len(found.axes) == len(node.compute.axes):
+        return None
+    return _dims(node, found)
 
 
 def _dims(node: Node, reader: Compute) -> _Dims | None:

@@ -51,7 +51,7 @@ def chains(graph: Graph, apart: Set[str] = frozenset()) -> tuple[Chain, ...]:
     for value, nodes in graph.consumers().items():
         if value in home:
             readers[home[value]] |= {home[node.output] for node in nodes} - {home[value]}
-    kept = {home[value] for value in graph.outputs if value in home}
+    kept = {home[value] for value in (*graph.outputs, *apart) if value in home}
     free = set(range(len(groups)))
     found: list[Chain] = []
     for end in reversed(range(len(groups))):

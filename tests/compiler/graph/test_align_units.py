@@ -62,6 +62,13 @@ def test_what_is_no_unit_dimension_stays() -> None:
         assert AlignUnits().run(graph) is graph
 
 
+def test_dimensions_of_one_element_on_both_sides_stay() -> None:
+    b = GraphBuilder()
+    t = b.node((1, 5, 1), load(b.input("x", 1, 5, 6), "a0", "a1", "r0"), (6,), "sum")
+    graph = b.graph(b.node((1, 5, 1), apply("tanh", load(t, 0, "a1", 0))))
+    assert AlignUnits().run(graph) is graph
+
+
 def test_outputs_of_the_model_keep_their_shape() -> None:
     b = GraphBuilder()
     t = b.matmul(b.input("x", 5, 6), 7)

@@ -9,7 +9,7 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
 from compiler.pipeline import compile_program, lower
 from compiler.runtime.memory_plan import plan_memory
-from compiler.scalar import Bound, Expr, Guard, apply
+from compiler.scalar import Bound, Const, Expr, Guard, apply
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
 from compiler.workload.evaluate import evaluate_program
@@ -85,6 +85,17 @@ def test_a_padded_convolution_reads_the_join(dim: int) -> None:
     assert len(program.wholes) == 2
     assert program.layouts[whole].has_halo
     assert plan_memory(program, [{} for _ in program.subgraphs]).zeroed_bytes > 0
+
+
+@pytest.mark.parametrize("first", ["a0", 0])
+def test_a_mean_of_the_join_reads_one_value(first: str | int) -> None:
+    b = GraphBuilder()
+    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
+    whole = join(b, 1, b.relu(b.conv(x, 8)), b.bias(b.conv(x, 8)))
+    total = b.node((1, 16, 1, 1), load(whole, first, "a1", "r0", "r1"), (6, 6), "sum")
+    program = checked(b.graph(b.node((1, 16), apply("mul", load(total, 0, "a1", 0, 0), Const(1 / 36)))))
+    assert whole in program.layouts
+    assert copies(program) == 0
 
 
 def test_a_join_of_joins_is_one_value_in_memory() -> None:
