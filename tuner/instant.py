@@ -29,6 +29,7 @@ from compiler.workload.specialise import nominal
 from tuner.candidate import Candidate
 from tuner.cost_model import shipped
 from tuner.cost_model.features import FEATURE_NAMES, LEVELS, NestFeatures
+from tuner.cost_model.relative import beside
 from tuner.cost_model.stored import StoredModel, load_model
 from tuner.cost_model.trees import scores
 from tuner.task import Task
@@ -122,7 +123,7 @@ class Instant:
         if task.threads not in self._model.seen.threads:
             known &= rows[:, _BALANCE] >= BALANCE * rows[0, _BALANCE]
             rows = on_one_thread(rows, task.target, task.threads)
-        return np.where(known, scores(self._model.booster, rows), -np.inf)
+        return np.where(known, scores(self._model.booster, beside(rows, rows[0])), -np.inf)
 
 
 @cache

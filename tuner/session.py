@@ -309,7 +309,7 @@ def _default_model(options: SessionOptions, tasks: Sequence[Task]) -> CostModel:
     """XGBoost on the features of the loops; it begins with the shipped trees where those know all Targets."""
     # XGBoost takes a while to import, and sessions without a ranking strategy do not need it.
     from tuner.cost_model import shipped
-    from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+    from tuner.cost_model.relative import NAMES, RelativeFeatures
     from tuner.cost_model.stored import load_model
     from tuner.cost_model.trees import XGBoostOptions
     from tuner.cost_model.xgboost_model import XGBoostModel
@@ -321,4 +321,4 @@ def _default_model(options: SessionOptions, tasks: Sequence[Task]) -> CostModel:
             prior = model.booster if all(model.knows(task.target) for task in tasks) else None
         except InputError as refused:
             _LOG.warning("the search begins without a cost model: %s", refused)
-    return XGBoostModel(NestFeatures(), FEATURE_NAMES, XGBoostOptions(seed=options.seed), prior)
+    return XGBoostModel(RelativeFeatures(), NAMES, XGBoostOptions(seed=options.seed), prior)

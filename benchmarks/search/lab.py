@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
 from compiler.schedule.steps import Algorithm
-from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
 from tuner.cost_model.gates import BARS, SLOWER, Gates, TaskSamples, differences, held_out
 from tuner.cost_model.metrics import relative_throughput
+from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
 from tuner.cost_model.trees import XGBoostOptions, train
 from tuner.interval import RESAMPLES, Interval
@@ -33,7 +33,7 @@ Curves = dict[str, Array]
 
 def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
     """The pools as the gates take them, by network; those whose default failed are left out."""
-    extract = NestFeatures()
+    extract = RelativeFeatures()
     found = []
     for pool in pools:
         space = pool_space(pool)
@@ -96,15 +96,15 @@ def leave_machine_out(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> Ga
 
 
 def group_of(name: str) -> str:
-    """The group of a feature: the part of its name before the first underscore, without the level's number."""
-    return name.split("_")[0].rstrip("0123456789")
+    """The group of a feature: the first word of its name, without the level's number, alone or beside the default."""
+    return name.removeprefix("beside_").split("_")[0].rstrip("0123456789")
 
 
 def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
     """The gates without each group of features."""
     found = {}
     for group in GROUPS:
-        columns = [i for i, name in enumerate(FEATURE_NAMES) if group_of(name) != group]
+        columns = [i for i, name in enumerate(NAMES) if group_of(name) != group]
         gates = held_out(tasks, columns=columns)
         if gates is not None:
             found[group] = gates

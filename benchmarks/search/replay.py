@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from benchmarks.search.pools import Pool, pool_space
 from compiler.space.space import Assignment, SearchSpace
 from tuner.candidate import Candidate
-from tuner.cost_model.features import FEATURE_NAMES
 from tuner.cost_model.learner import Learner
+from tuner.cost_model.relative import NAMES
 from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
 from tuner.phases import PhaseClock
@@ -117,7 +117,7 @@ def replay(
     first = [Candidate(space.schedule(a), a) for a in begin]
     searching: SearchStrategy
     if strategy == "evolutionary":
-        learner = Learner(XGBoostModel(extract, FEATURE_NAMES, prior=prior), PhaseClock(lambda: 0.0))
+        learner = Learner(XGBoostModel(extract, NAMES, prior=prior), PhaseClock(lambda: 0.0))
         variation = PoolVariation(space, whole)
         searching = EvolutionaryStrategy(space, learner.scorer(pool.task), seed, first, variation=variation)
     else:

@@ -139,7 +139,7 @@ def test_papers_say_what_the_samples_came_from() -> None:
 def test_a_group_that_tells_all_is_missed() -> None:
     without = lab.ablation(SAMPLES)
     assert without["tile"].pairwise_accuracy.value < without["machine"].pairwise_accuracy.value
-    assert {lab.group_of(name) for name in ("level3_over_l1", "nest_waste")} == {"level", "nest"}
+    assert {lab.group_of(name) for name in ("level3_over_l1", "beside_nest_waste")} == {"level", "nest"}
 
 
 def test_trials_to_a_share() -> None:

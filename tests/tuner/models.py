@@ -11,8 +11,9 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS
 from tests.compiler.workloads import convolution
 from tuner.candidate import Candidate
-from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+from tuner.cost_model.features import FEATURE_NAMES
 from tuner.cost_model.gates import TaskSamples, held_out
+from tuner.cost_model.relative import RelativeFeatures
 from tuner.cost_model.stored import Seen, StoredModel, machine_of
 from tuner.cost_model.trees import XGBoostOptions, train
 from tuner.task import Task
@@ -36,7 +37,7 @@ def formula_model(machine: str = "x86-64-v3") -> StoredModel:
         space, rng = build_space(task.workload, target, 1), random.Random(size)
         knobs |= {knob.name for knob in space.knobs}
         chosen = list(dict.fromkeys([space.default, *(space.sample(rng) for _ in range(60))]))
-        features = NestFeatures()(task, [Candidate(space.schedule(a), a) for a in chosen])
+        features = RelativeFeatures()(task, [Candidate(space.schedule(a), a) for a in chosen])
         found = throughput(features)
         everything = np.ones(len(chosen), dtype=np.bool_)
         tasks.append(TaskSamples(network, task.name, features, found / found.max(), everything, 0))

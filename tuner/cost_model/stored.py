@@ -19,8 +19,8 @@ import xgboost as xgb
 from compiler.errors import InputError
 from compiler.space.rules import VERSION
 from compiler.target import Target
-from tuner.cost_model.features import FEATURE_NAMES
 from tuner.cost_model.gates import BARS, Gates, differences
+from tuner.cost_model.relative import NAMES
 from tuner.record import CODEGEN_EPOCH
 
 PAPERS = 2
@@ -152,5 +152,5 @@ def _digest(trees: bytes) -> str:
 
 
 def _belongs_to() -> dict[str, Any]:
-    names = hashlib.sha256("\n".join(FEATURE_NAMES).encode()).hexdigest()[:16]
+    names = hashlib.sha256("\n".join(NAMES).encode()).hexdigest()[:16]
     return {"papers": PAPERS, "features": names, "rules": VERSION}

@@ -14,10 +14,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class XGBoostOptions:
-    """Parameters of the trees. `pairs`: how many of the top of a Task are compared with all the rest, in each round."""
+    """Parameters of the trees.
+
+    Attributes:
+        columns: share of the features that a tree may look at, so that trees do not all lean on the same few.
+        pairs: how many of the top of a Task are compared with all the rest, in each round.
+    """
 
     rounds: int = 100
-    depth: int = 6
+    depth: int = 5
+    columns: float = 0.5
     learning_rate: float = 0.1
     bins: int = 64
     pairs: int = 64
@@ -44,6 +50,7 @@ def train(
         "tree_method": "hist",
         "max_bin": options.bins,
         "max_depth": options.depth,
+        "colsample_bytree": options.columns,
         "eta": options.learning_rate,
         # The ranking objective's second derivatives are far below 1: the usual limit would forbid every
         # split while data are few.

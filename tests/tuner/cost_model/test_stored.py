@@ -11,8 +11,8 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS
 from tests.tuner import toy
 from tuner.candidate import Candidate
-from tuner.cost_model.features import FEATURE_NAMES
 from tuner.cost_model.gates import Gates, TaskSamples, differences, figure_of, held_out
+from tuner.cost_model.relative import NAMES
 from tuner.cost_model.stored import Seen, StoredModel, load_model, machine_of, promoted, save_model
 from tuner.cost_model.trees import XGBoostOptions, scores, train
 from tuner.session import SessionOptions, _default_model
@@ -47,7 +47,7 @@ SEEN = Seen(
 
 
 def samples(network: str, seed: int) -> TaskSamples:
-    rows = np.random.default_rng(seed).random((40, len(FEATURE_NAMES)))
+    rows = np.random.default_rng(seed).random((40, len(NAMES)))
     throughput = rows[:, 3] / rows[:, 3].max()
     usual = int(np.argsort(throughput)[20])
     return TaskSamples(network, f"{network} {seed}", rows, throughput, np.ones(40, dtype=np.bool_), usual)
@@ -66,7 +66,7 @@ def test_a_file_gives_the_same_scores(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model.ubj"]
 
 
-@pytest.mark.parametrize("name", ["VERSION", "FEATURE_NAMES"])
+@pytest.mark.parametrize("name", ["VERSION", "NAMES"])
 def test_a_model_for_something_else_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_model_for_something_else_is_refused(
     booster = train([(task.features, task.throughput)], XGBoostOptions(rounds=2))
     assert booster is not None
     save_model(tmp_path / "model.ubj", booster, GATES, 1, SEEN)
-    monkeypatch.setattr(f"tuner.cost_model.stored.{name}", ("other",) if name == "FEATURE_NAMES" else -1)
+    monkeypatch.setattr(f"tuner.cost_model.stored.{name}", ("other",) if name == "NAMES" else -1)
     with pytest.raises(InputError, match="train it again"):
         load_model(tmp_path / "model.ubj")
 
@@ -111,9 +111,8 @@ def test_differences_are_those_of_the_same_tasks() -> None:
 
 
 def test_a_rule_that_holds_everywhere_passes_the_gates() -> None:
-    found = held_out(
-        [samples(network, seed) for seed, network in enumerate("aabbcc")], XGBoostOptions(rounds=50)
-    )
+    tasks = [samples(network, seed) for seed, network in enumerate("aabbcc")]
+    found = held_out(tasks, XGBoostOptions(rounds=50, columns=1.0), columns=range(12))
     assert found is not None
     assert found.missed == []
     assert found.instant.value > found.usual.value
