@@ -36,8 +36,11 @@ from tuner.task import Task
 
 _LOG = logging.getLogger("luthier")
 
-SAMPLES = 256
-"""Candidates beside the default and where the rules begin; smaller spaces are looked through."""
+SAMPLES = 160
+"""Candidates beside the default and where the rules begin; smaller spaces are looked through.
+
+Ranking so many takes about as long as compiling the Task.
+"""
 SAFETY = 2.0
 """The Task's error budget over an algorithm's largest error among the model's samples."""
 BALANCE = 0.98
@@ -104,12 +107,9 @@ class Instant:
 
     def _candidates(self, task: Task, space: SearchSpace) -> list[Candidate]:
         """The default first; those whose algorithm is not known to be accurate enough are left out."""
-        found: dict[str, Candidate] = {}
-        for place, assignment in enumerate(_assignments(space, task.workload.digest)):
-            candidate = Candidate(space.schedule(assignment), assignment)
-            if place == 0 or self._is_accurate(candidate.schedule, task.error_budget):
-                found.setdefault(candidate.digest, candidate)
-        return list(found.values())
+        made = (Candidate(space.schedule(a), a) for a in _assignments(space, task.workload.digest))
+        default = next(made)
+        return [default, *(c for c in made if self._is_accurate(c.schedule, task.error_budget))]
 
     def _is_accurate(self, schedule: Schedule, error_budget: float) -> bool:
         errors = self._model.seen.errors

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
 from compiler.target import PRESETS
 from tests.compiler.workloads import convolution, depthwise, matmul
 from tests.tuner import toy
-from tuner.candidate import Candidate
 from tuner.database import MemoryLog
 from tuner.measure import MeasureResult
 from tuner.near import FARTHEST, Relatives, distance, nearest_legal, structure
 from tuner.record import Relative
 from tuner.search.simulated import SimulatedBuilder, SimulatedRunner
-from tuner.session import SessionOptions, TuningSession
+from tuner.session import SessionOptions, SessionResult, TuningSession
 from tuner.task import Task
 
 TARGET = PRESETS["x86-64-v3"]
@@ -95,26 +95,44 @@ def test_values_that_do_not_fit_are_moved_until_they_are_legal() -> None:
     assert narrow.values(found)["rows"] != 9 or narrow.values(found)["vectors"] != 3
 
 
-def test_a_new_task_begins_with_the_best_of_a_near_one() -> None:
-    log, measured = MemoryLog(), list[tuple[int, ...]]()
+class Recorded:
+    """A simulated Device that remembers the factors of what it measured, by the size of the Task."""
 
-    def simulate(task: Task, schedule: object) -> MeasureResult:
-        measured.append(toy.factors(schedule))  # type: ignore[arg-type]
-        return toy.simulate(task, schedule)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.measured: list[tuple[str, tuple[int, ...]]] = []
 
-    def tune(size: int, trials: int) -> None:
-        measured.clear()
-        TuningSession(
-            [toy.task(size)],
-            SimulatedBuilder(),
-            SimulatedRunner(simulate),
-            log,
-            SessionOptions(trials=trials, strategy="random"),
-            spaces=lambda task: toy.space(),
+    def tune(self, *sizes: int, trials: int | None = None) -> SessionResult:
+        self.measured.clear()
+        options = SessionOptions(trials=trials, strategy="random", patience=3)
+        tasks = [toy.task(size) for size in sizes]
+        runner = SimulatedRunner(self._simulate)
+        return TuningSession(
+            tasks, SimulatedBuilder(), runner, self.log, options, spaces=lambda task: toy.space()
         ).run()
 
-    tune(64, 64)
-    (record,) = log.records([toy.task(64).key]).values()
-    tune(128, 2)
-    default = Candidate(toy.default()).schedule
-    assert measured[:2] == [toy.factors(default), toy.factors(record.schedule)]
+    def _simulate(self, task: Task, schedule: Schedule) -> MeasureResult:
+        self.measured.append((task.name, toy.factors(schedule)))
+        return toy.simulate(task, schedule)
+
+
+def test_a_new_task_begins_with_the_best_of_a_near_one() -> None:
+    device = Recorded()
+    device.tune(64, trials=64)
+    (record,) = device.log.records([toy.task(64).key]).values()
+    device.tune(128, trials=2)
+    default = toy.factors(toy.default())
+    assert [factors for _, factors in device.measured[:2]] == [default, toy.factors(record.schedule)]
+
+
+def test_a_model_changed_in_one_layer_tunes_only_that_one() -> None:
+    device = Recorded()
+    device.tune(32, 64, 96)
+    result = device.tune(32, 64, 128)
+    assert [task.cached for task in result.tasks] == [True, True, False]
+    assert [task.trials > 0 for task in result.tasks] == [False, False, True]
+    assert {name for name, _ in device.measured} == {"toy 128"}
+    near = [device.log.records([toy.task(size).key])[toy.task(size).key] for size in (96, 64)]
+    begun = [factors for _, factors in device.measured[:3]]
+    assert begun[0] == toy.factors(toy.default())
+    assert set(begun[1:]) >= {toy.factors(record.schedule) for record in near} - {begun[0]}
