@@ -3,7 +3,7 @@
 load_graph        compiler.frontend     read, check, decompose into index expressions
 lower             compiler.graph        named passes; then layouts, partition into Subgraphs
 lower_any_size    compiler.workload     the same for several sizes, generalised: a Program over symbols
-build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, settle, peel, promote
+build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, settle, peel, pair, promote
                   compiler.codegen      LLVM IR, object code
 compile_image     compiler.space        look every Workload up; a miss gets the analytic default
                   compiler.runtime      memory plan, packed constants, program and team: an Image
@@ -27,6 +27,7 @@ from compiler.errors import ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
+from compiler.loop.pair import pair
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
 from compiler.loop.promote import promote
@@ -116,7 +117,7 @@ def lower_any_size(
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return promote(peel(skip(settle(simplify(nest)))))
+    return promote(pair(peel(skip(settle(simplify(nest))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from math import prod
 
 from compiler.instruction import Instruction
+from compiler.loop.pair import ROWS
 from compiler.scalar import loads
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import default_depth
-from compiler.space.register_tile import RegisterTile, TileShape, operand_registers
+from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
@@ -42,18 +43,15 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
-    lengths = (axes.lanes,) if streams else tile.lengths()
-    found = [(*_tile(tile, tile.shape({"lanes": n}), streams=streams), n) for n in lengths]
-    _, vectors, rows, lanes = min(found, key=lambda f: (f[0], -f[3]))
-    groups = tile.shape({"lanes": lanes}).groups
-    orders = tile.loops_by_order({"rows": rows, "vectors": vectors, "lanes": lanes})
+    vectors, rows = _tile(tile, streams=streams)
+    orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
     along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
     points = prod(a.size for a in anchor.reduce_axes)
     cycles = rows * vectors * tile.copies * points / PIPES
-    traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows * groups, cycles)
+    traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows, cycles)
     order = "inside" if along else cheapest_order(orders, traffic)
     counts = [count for _, count in orders[order]]
-    depth = default_depth(tile, vectors) if groups == 1 else points
+    depth = default_depth(tile, vectors)
     if blocked := depth < points:
         order = "outside"
     parallel, shares = 1, SHARES_PER_THREAD * tile.threads
@@ -62,7 +60,6 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     return {
         "rows": rows,
         "vectors": vectors,
-        "lanes": lanes,
         "order": order,
         "depth": depth,
         "reduce": 0,
@@ -104,26 +101,23 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     return any(axes.vector.name in names and not around <= names for names in read)
 
 
-def _tile(tile: RegisterTile, shape: TileShape, *, streams: bool) -> tuple[float, int, int]:
-    """Cycles of the whole output, vectors and rows of the best tile whose vectors are of the given shape."""
-    axes, registers = tile.axes, tile.target.vector_registers - tile.between
-    row_size = -(-axes.row.size // shape.groups) if axes.row is not None else 1
-    panels = -(-axes.vector.size // shape.columns)
+def _tile(tile: RegisterTile, *, streams: bool) -> tuple[int, int]:
+    """Vectors and rows of the best tile."""
+    row_size = tile.axes.row.size if tile.axes.row is not None else 1
+    registers = tile.target.vector_registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
-    for vectors in range(1, min(5, panels) + 1):
+    for vectors in range(1, min(5, tile.panels) + 1):
         for rows in range(1, min(16, row_size) + 1):
-            area = rows * vectors * tile.copies
-            needed = area + operand_registers(rows, vectors * tile.copies, shape.groups)
-            fits = needed <= registers or rows * vectors == 1
-            if not fits or (streams and area > LATENCY):
+            fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
+            if not fits or (streams and rows * vectors * tile.copies > LATENCY):
                 continue
             cycles = sum(
-                n * m * _cycles(r, v * tile.copies, shape.groups, streams=streams)
+                n * m * _cycles(tile, r, v, last=last, streams=streams)
                 for r, n in _cuts(row_size, rows)
-                for v, m in _cuts(panels, vectors)
+                for v, m, last in _panels(tile.panels, vectors)
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
-    return best[0], best[3], best[2]
+    return best[3], best[2]
 
 
 def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
@@ -132,7 +126,15 @@ def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
     return [(extent, count) for extent, count in cuts if extent and count]
 
 
-def _cycles(rows: int, vectors: int, groups: int, *, streams: bool) -> float:
+def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:
+    """(vectors, number, whether the last vector is among them) of the panels."""
+    last = (size - 1) % vectors + 1
+    return [(vectors, (size - last) // vectors, False), (last, 1, True)]
+
+
+def _cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, streams: bool) -> float:
     """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
-    ends = rows if streams else 0.5 * (rows * groups + vectors)
-    return max(rows * vectors, LATENCY, groups * rows + vectors) + ends
+    paired = rows // ROWS if last and tile.pairs else 0
+    wide = vectors * tile.copies
+    ends = rows if streams else 0.5 * (rows + wide)
+    return max(rows * wide - paired * tile.copies, LATENCY, rows + wide) + ends

@@ -117,7 +117,7 @@ def blocked_steps(tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         msg = "a product in blocks needs rows"
         raise ValueError(msg)
     rows, vectors, depth = (number(values, name) for name in ("rows", "vectors", "depth"))
-    lanes = tile.lanes(values)
+    lanes = tile.axes.lanes
     anchor, store = tile.anchor.name, tile.store.name
     row, vector, summed = tile.axes.row.name, tile.axes.vector.name, _cut(tile)
     others, part = [a.name for a in tile.axes.others], f"{summed.name}.o"

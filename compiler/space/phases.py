@@ -85,16 +85,16 @@ class ApartPhases:
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The map in blocks, and the tile inside each."""
         store, last = tile.store.name, self.workload.stages[-1]
-        vector, shape = tile.axes.vector.name, tile.shape(values)
+        vector, lanes = tile.axes.vector.name, tile.axes.lanes
         steps: list[Step] = [
             self.algorithm,
-            Split(last.name, vector, number(values, "vectors") * shape.columns),
-            Split(last.name, f"{vector}.i", tile.axes.lanes),
+            Split(last.name, vector, number(values, "vectors") * lanes),
+            Split(last.name, f"{vector}.i", lanes),
         ]
         outer, inner = [f"{vector}.o"], [f"{vector}.i.o", f"{vector}.i.i"]
         row = next((a for a in last.axes if a == tile.axes.row), None)
         if row is not None:
-            block = min(ROW_TILES * number(values, "rows") * shape.groups, row.size)
+            block = min(ROW_TILES * number(values, "rows"), row.size)
             steps.append(Split(last.name, row.name, block))
             outer, inner = [*outer, f"{row.name}.o"], [f"{row.name}.i", *inner]
         outer[1:1] = [a.name for a in last.axes if a.name != vector and a != row]

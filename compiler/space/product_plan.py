@@ -51,7 +51,7 @@ class ProductPlan:
         self._packs = [s for s in self._workload.stages if s.name.startswith(PACK)]
         self._stages = [s for s in self._workload.stages if s not in self._packs]
         self._last = self._stages[-1]
-        self._tiles = (self._tile(0, whole=packed[0]), self._tile(second, whole=packed[1]))
+        self._tiles = (self._tile(0), self._tile(second))
 
     def _rewrite(
         self, name: str, rewrite: Callable[[Workload, tuple[int, ...]], Workload], parameters: tuple[int, ...]
@@ -59,11 +59,9 @@ class ProductPlan:
         self._algorithms.append(Algorithm(name, parameters))
         self._workload = rewrite(self._workload, parameters)
 
-    def _tile(self, place: int, *, whole: bool) -> RegisterTile:
+    def _tile(self, place: int) -> RegisterTile:
         anchor, store = self._stages[place : place + 2]
-        return RegisterTile(
-            self._workload, anchor, store, self.target, self.threads, whole=whole, inside=self.blocked
-        )
+        return RegisterTile(self._workload, anchor, store, self.target, self.threads, inside=self.blocked)
 
     # --- knobs
 

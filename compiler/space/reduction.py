@@ -142,8 +142,8 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
     if len(plans) > 1:
         return INSTRUCTION, _with_winograd(plans, workload, target, threads)
     for name, phases in _phases(workload, direct.tile, target, threads):
-        stages, whole = phases.product_stages, name == PANELS
-        made = RegisterTile(phases.workload, *stages, target, threads, whole=whole, inside=name == APART)
+        stages, inside = phases.product_stages, name == APART
+        made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
         plans[name] = _Plan(made, phases)
     return ALGORITHM, plans
 

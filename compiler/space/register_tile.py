@@ -1,7 +1,7 @@
 """The register tile: a reduction and the map that follows it, computed tile by tile in vector registers.
 
-The output is cut into tiles of `rows` x `vectors` vectors. Where the vector axis fills its last vector badly, a vector
-holds half as many of its elements, of two neighbouring rows. A tile's accumulators live in registers across the whole
+The output is cut into tiles of `rows` x `vectors` vectors; where the last vector of a sum of products is at most half
+full, it holds two neighbouring rows (compiler.loop.pair). A tile's accumulators live in registers across the whole
 reduction; the map is applied to them before they are stored, so that intermediate results never reach memory. Constant
 operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise convolution,
 pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of a recurrent
@@ -11,10 +11,12 @@ cell), a tile holds the same place of each of them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
+from compiler.loop.pair import LEAST_LANES, ROWS
+from compiler.scalar import Apply, loads
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step, Tensorize
 from compiler.space.default_order import Loop, tile_loops
 from compiler.space.depth import blocked_steps, depths
@@ -23,21 +25,12 @@ from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28)
+HEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28)
 VECTORS = (1, 2, 3, 4, 5, 6, 8)
 BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28)
 UNROLLS = (1, 2, 3, 4, 8, 9, 16)
-MIN_LANES = 4
 UNROLLED_LIMIT = 320
 """Multiply-adds in the innermost body: more of them overflow the instruction caches and take long to compile."""
-
-
-@dataclass(frozen=True, slots=True)
-class TileShape:
-    """A vector of accumulators: so many neighbouring rows, each of so many columns."""
-
-    groups: int
-    columns: int
 
 
 class RegisterTile:
@@ -55,16 +48,15 @@ class RegisterTile:
         threads: int,
         dot: tuple[Instruction, str] | None = None,
         *,
-        whole: bool = False,
         inside: bool = False,
     ) -> None:
         """Analyse the stages.
 
-        `dot`: an instruction that adds groups of products, along a reduction axis. `whole`: vectors of the Target's
-        full length only. `inside`: `store` is computed at a loop of another stage, as wide as one tile; it has no order
-        of tiles to choose, and no loop of its own to share out.
+        `dot`: an instruction that adds groups of products, along a reduction axis. `inside`: `store` is computed at a
+        loop of another stage, as wide as one tile; it has no order of tiles to choose, and no loop of its own to share
+        out.
         """
-        self.dot, self._whole, self._inside = dot, whole, inside
+        self.dot, self._inside = dot, inside
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
         found = tile_axes(workload, store, target, anchor)
@@ -73,24 +65,22 @@ class RegisterTile:
         mapped = {a.name for a in store.axes}
         self.blocks = tuple(a for a in anchor.axes if a.name not in mapped)
         self.copies = math.prod(a.size for a in self.blocks)
+        self.pairs = self._pairs()
         self._depths = depths(self)
 
     def knobs(self) -> tuple[Knob, ...]:
-        """rows, vectors, order, reduce, unroll; depth, lanes and parallel where there is a choice."""
+        """rows, vectors, order, reduce, unroll; depth and parallel where there is a choice."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
-        vectors = -(-axes.vector.size // min(self.lengths()))
         found = [
-            Knob("rows", tuple(r for r in ROWS if r <= row_size)),
-            Knob("vectors", tuple(v for v in VECTORS if v <= vectors)),
+            Knob("rows", tuple(r for r in HEIGHTS if r <= row_size)),
+            Knob("vectors", tuple(v for v in VECTORS if v <= self.panels)),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", self.unrolls),
         ]
         if len(self._depths) > 1:
             found.append(Knob("depth", self._depths))
-        if len(self.lengths()) > 1:
-            found.append(Knob("lanes", self.lengths()))
         if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
@@ -106,31 +96,30 @@ class RegisterTile:
         """Registers for what an instruction's template makes on the way to the sum, constants of it included."""
         return 0 if self.dot is None else len(self.dot[0].template) - 1
 
-    def lengths(self) -> tuple[int, ...]:
-        """Elements of the vector axis in a vector: all lanes, or half where that leaves fewer empty at the edge.
+    @property
+    def panels(self) -> int:
+        """Vectors along the vector axis."""
+        return -(-self.axes.vector.size // self.axes.lanes)
 
-        The other half of the lanes then has the next row.
-        """
-        lanes, size = self.axes.lanes, self.axes.vector.size
-        if self.dot is not None:
-            return (lanes,)
-        half = lanes // 2
-        return (
-            (lanes, half)
-            if not self._whole and half >= MIN_LANES and -(-size // half) * half < -(-size // lanes) * lanes
-            else (lanes,)
-        )
+    def _pairs(self) -> bool:
+        """Whether the last vectors of two rows are one, as compiler.loop.pair makes them."""
+        axes, body = self.axes, self.anchor.body
+        if axes.row is None or self.dot is not None or self.anchor.reducer != "sum":
+            return False
+        if not 0 < axes.vector.size % axes.lanes <= axes.lanes // ROWS or axes.lanes < ROWS * LEAST_LANES:
+            return False
+        match body:
+            case Apply("mul", factors):
+                first, second = ({n for x in loads(f) for i in x.indices for n in i.names()} for f in factors)
+            case _:
+                return False
+        row, lane = axes.row.name, axes.vector.name
+        return any(a and b and lane not in a and row not in b for a, b in ((first, second), (second, first)))
 
-    def lanes(self, values: dict[str, Value]) -> int:
-        """The vector length under the values of the knobs; one of the same name may belong to another algorithm."""
-        only = len(self.lengths()) == 1
-        return self.axes.lanes if only else number(values, "lanes", self.axes.lanes)
-
-    def shape(self, values: dict[str, Value]) -> TileShape:
-        """What a vector holds: all of its lanes are columns, or what `lanes` leaves are further rows."""
-        columns, row = self.lanes(values), self.axes.row
-        groups = self.axes.lanes // columns
-        return TileShape(groups if row is not None and row.size >= groups else 1, columns)
+    def accumulators(self, rows: int, vectors: int) -> int:
+        """Registers for the sums of the largest tile."""
+        tile = rows * vectors * self.copies
+        return tile - self.copies * (rows // ROWS) if self.pairs and vectors == self.panels else tile
 
     def _orders(self) -> tuple[Value, ...]:
         """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
@@ -143,8 +132,7 @@ class RegisterTile:
     def loops_by_order(self, values: dict[str, Value]) -> dict[str, list[Loop]]:
         """The loops over tiles, outermost first, under each legal value of the knob `order` beside the given ones."""
         orders = {}
-        rows = number(values, "rows") * self.shape(values).groups
-        columns = number(values, "vectors") * self.shape(values).columns
+        rows, columns = number(values, "rows"), number(values, "vectors") * self.axes.lanes
         for name in map(str, self._orders()):
             block = int(name.removeprefix("block")) if name.startswith("block") else 0
             if self._block_fits({**values, "order": name}):
@@ -154,18 +142,24 @@ class RegisterTile:
     def legal(self, values: dict[str, Value]) -> bool:
         """Accumulators and operands fit in the registers; the body stays small."""
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
-        tile = rows * vectors * self.copies
-        groups, lanes = self.shape(values).groups, self.lanes(values)
-        needed = tile + operand_registers(rows, vectors * self.copies, groups) + self.between
-        if needed > self.target.vector_registers and rows * vectors > 1:
+        if self.registers(rows, vectors) > self.target.vector_registers and rows * vectors > 1:
             return False
-        if groups > 1 and self.axes.row is not None and (rows - 1) * groups >= self.axes.row.size:
-            return False
-        if tile * unroll > UNROLLED_LIMIT or (vectors - 1) * lanes >= self.axes.vector.size:
+        if rows * vectors * self.copies * unroll > UNROLLED_LIMIT or vectors > self.panels:
             return False
         if self._depth(values) < self._depths[-1]:
-            return groups == 1 and values["order"] == "outside" and unroll <= self._depth(values)
+            return values["order"] == "outside" and unroll <= self._depth(values)
         return self._block_fits(values)
+
+    def registers(self, rows: int, vectors: int) -> int:
+        """Registers that the multiply-adds of a tile need: the shorter side stays, the other passes by.
+
+        A pair needs one for what its rows are joined to, and both of them where rows pass by.
+        """
+        wide = vectors * self.copies
+        passing = 1
+        if self.pairs and vectors == self.panels:
+            passing = ROWS + 1 if rows >= wide else 2
+        return self.accumulators(rows, vectors) + min(rows, wide) + passing + self.between
 
     def _depth(self, values: dict[str, Value]) -> int:
         """Products per block of the sum; one of the same name may belong to another algorithm."""
@@ -176,37 +170,32 @@ class RegisterTile:
         order = str(values["order"])
         if not order.startswith("block") or self.axes.others or self.axes.row is None:
             return True
-        rows = number(values, "rows") * self.shape(values).groups
+        rows = number(values, "rows")
         return int(order.removeprefix("block")) < -(-self.axes.row.size // rows)
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
         if self._depth(values) < self._depths[-1]:
             return blocked_steps(self, values)
-        groups, lanes = self.shape(values).groups, self.lanes(values)
-        steps = self._tile_output(number(values, "rows"), groups, number(values, "vectors"), lanes)
+        steps = self._tile_output(number(values, "rows"), number(values, "vectors"))
         outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
         steps += blocking
         vector, row = self.axes.vector.name, [] if self.axes.row is None else [f"{self.axes.row.name}.i"]
-        unrolled, lanes_of = [*row, f"{vector}.i.o"], [f"{vector}.i.i"]
-        if groups > 1:
-            unrolled, lanes_of = [f"{row[0]}.o", f"{vector}.i.o"], [f"{row[0]}.i", *lanes_of]
-        steps.append(Reorder(self.store.name, (*outer, *unrolled, *lanes_of)))
+        unrolled, lane = [*row, f"{vector}.i.o"], f"{vector}.i.i"
+        steps.append(Reorder(self.store.name, (*outer, *unrolled, lane)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
         rotation, sums = number(values, "reduce", 0), [(a.name, a.size) for a in self.anchor.reduce_axes]
         others = [a.name for a in self.axes.others]
         steps += self.tile_reduction(self.anchor.name, [*sums[rotation:], *sums[:rotation]], others, values)
         steps += self._share(outer, number(values, "parallel"))
-        steps += _inner(self.store.name, unrolled, lanes_of)
+        steps += _inner(self.store.name, unrolled, lane)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
-    def _tile_output(self, rows: int, groups: int, vectors: int, lanes: int) -> list[Step]:
-        vector = self.axes.vector.name
+    def _tile_output(self, rows: int, vectors: int) -> list[Step]:
+        vector, lanes = self.axes.vector.name, self.axes.lanes
         steps: list[Step] = []
         if self.axes.row is not None:
-            steps.append(Split(self.store.name, self.axes.row.name, rows * groups))
-            if groups > 1:
-                steps.append(Split(self.store.name, f"{self.axes.row.name}.i", groups))
+            steps.append(Split(self.store.name, self.axes.row.name, rows))
         steps.append(Split(self.store.name, vector, vectors * lanes))
         steps.append(Split(self.store.name, f"{vector}.i", lanes))
         return steps
@@ -236,9 +225,8 @@ class RegisterTile:
         `others`: its loops around those, of one iteration each.
         """
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
-        lanes, groups = self.lanes(values), self.shape(values).groups
         vector = self.axes.vector.name
-        steps: list[Step] = [Split(stage, vector, lanes)]
+        steps: list[Step] = [Split(stage, vector, self.axes.lanes)]
         serial, sizes = [name for name, _ in sums], dict(sums)
         grouped: list[str] = []
         if self.dot is not None:
@@ -259,14 +247,11 @@ class RegisterTile:
             unrolled.insert(0, f"{name}.i")
             break
         row = [self.axes.row.name] if self.axes.row is not None else []
-        lanes_of = [f"{vector}.i"]
-        if groups > 1:
-            steps.append(Split(stage, row[0], groups))
-            row, lanes_of = [f"{row[0]}.o"], [f"{row[0]}.i", *lanes_of]
+        lane = f"{vector}.i"
         tile = [*row, f"{vector}.o"] if rows >= vectors else [f"{vector}.o", *row]
         unrolled += [*(a.name for a in self.blocks), *tile]
-        steps.append(Reorder(stage, (*others, *serial, *unrolled, *grouped, *lanes_of)))
-        steps += _inner(stage, unrolled, lanes_of)
+        steps.append(Reorder(stage, (*others, *serial, *unrolled, *grouped, lane)))
+        steps += _inner(stage, unrolled, lane)
         if self.dot is not None:
             steps.append(Tensorize(stage, grouped[0], self.dot[0].name))
         return steps
@@ -284,15 +269,6 @@ class RegisterTile:
         return steps
 
 
-def operand_registers(rows: int, vectors: int, groups: int) -> int:
-    """What the multiply-adds of a tile need beside its accumulators.
-
-    The shorter side stays, the other passes by: a vector of columns, or what a vector of rows is put together from.
-    """
-    return min(rows, vectors) + (groups if rows >= vectors else 1)
-
-
-def _inner(stage: str, unrolled: list[str], lanes: list[str]) -> list[Step]:
-    """A stage's innermost loops; those over lanes are bound from the inside out."""
-    steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
-    return [*steps, *(Bind(stage, name, LoopKind.VECTOR) for name in reversed(lanes))]
+def _inner(stage: str, unrolled: list[str], lane: str) -> list[Step]:
+    """A stage's innermost loops."""
+    return [*(Bind(stage, name, LoopKind.UNROLLED) for name in unrolled), Bind(stage, lane, LoopKind.VECTOR)]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.scalar import Load, Lookup, loads, walk
+from compiler.scalar import Guard, Load, Lookup, loads, walk
 from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
+
+LEAST_ROWS = 8
+"""Along an axis that is not the innermost: with fewer, tiles are not as high as they could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,7 @@ class TileAxes:
 
     Attributes:
         vector: the axis along which the output is contiguous; its elements fill the lanes.
-        row: the next axis, blocked so that what is loaded for the lanes is used again; None where there is none.
+        row: the axis that is blocked so that what is loaded for the lanes is used again; None where there is none.
         others: the remaining axes, outermost first.
         lanes: vector length, a power of two; 1 where nothing is contiguous.
     """
@@ -45,13 +48,17 @@ def tile_axes(workload: Workload, stage: Stage, target: Target, anchor: Stage | 
 
 
 def _row(rest: tuple[Axis, ...], vector: Axis, anchor: Stage) -> Axis | None:
-    """The innermost axis along which something that is loaded for the lanes stays the same, else the innermost."""
-    for axis in reversed(rest):
-        for load in loads(anchor.body):
-            names = {name for index in load.indices for name in index.names()}
-            if vector.name in names and axis.name not in names:
-                return axis
-    return rest[-1] if rest else None
+    """The innermost axis along which something that is loaded for the lanes stays the same, else the innermost.
+
+    The one around it, where only the innermost is tested for padding: tiles along it need no code for borders, and no
+    tile there has less to do than others.
+    """
+    read = [{name for index in load.indices for name in index.names()} for load in loads(anchor.body)]
+    shared = [a for a in rest if any(vector.name in names and a.name not in names for names in read)]
+    guards = [e for e in walk(anchor.body) if isinstance(e, Guard)]
+    tested = {name for guard in guards for bound in guard.bounds for name in bound.index.names()}
+    whole = [a for a in shared[-2:] if a.name not in tested and a.size >= LEAST_ROWS]
+    return next(reversed(whole or shared or rest), None)
 
 
 def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | None:

@@ -71,6 +71,17 @@ def padded_convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1
     return anchored((out, out, oc), (kernel, kernel, ic), "sum", body, operands)
 
 
+def padded_line(size: int, ic: int, oc: int, taps: int, along: int) -> Workload:
+    """Channels-last, a window along one of two dimensions, with zeros in front of it and behind."""
+    place = [Index.of("s0"), Index.of("s1")]
+    place[along] = place[along] + "r0" - taps // 2
+    inside = Load("x0", (*place, Index.of("r1")))
+    data = Guard((Bound(place[along], 0, size),), inside, Const(0.0))
+    body = apply("mul", data, Load("c0", at("s2", "r1", "r0")))
+    operands = (operand("x0", size, size, ic), operand("c0", oc, ic, taps, constant=True))
+    return anchored((size, size, oc), (taps, ic), "sum", body, operands)
+
+
 def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
     """A grouped 3x3 convolution: `ic` and `oc` channels in all."""
     per_in, per_out = ic // groups, oc // groups

@@ -45,7 +45,7 @@ def test_a_contraction_keeps_its_accumulators_in_registers() -> None:
 
 
 def test_a_ragged_channel_count_uses_masked_vectors() -> None:
-    workload = convolution(5, 8, 37, 1)
+    workload = convolution(5, 8, 43, 1)
     ir = emit_nest(build_nest(workload, default_schedule(workload, V4, 1)), V4)
     assert "llvm.masked.store.v16f32" in ir
     assert "call float @llvm.fma.f32" not in ir

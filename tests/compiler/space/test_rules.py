@@ -7,12 +7,26 @@ import random
 import pytest
 
 from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_nest
 from compiler.space.rules import build_space
 from compiler.space.space import number
+from compiler.space.structure import tile_axes
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
-from tests.compiler.workloads import KINDS, convolution, lstm_cell, matmul, padded_convolution, product
+from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workloads import (
+    KINDS,
+    convolution,
+    lstm_cell,
+    matmul,
+    padded_convolution,
+    padded_line,
+    product,
+    random_operands,
+)
+
+V3 = PRESETS["x86-64-v3"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,13 +48,23 @@ def test_a_tile_never_needs_more_registers_than_the_target_has() -> None:
             assert rows * vectors + min(rows, vectors) < target.vector_registers
 
 
-@pytest.mark.parametrize(("channels", "lanes"), [(20, 4), (12, 4), (24, 8), (37, 8)])
-def test_channels_that_fill_half_a_vector_better_share_it_with_the_next_row(
-    channels: int, lanes: int
-) -> None:
-    space = build_space(padded_convolution(16, 12, channels, 3), PRESETS["x86-64-v3"], 1)
+@pytest.mark.parametrize(("channels", "rows", "vectors"), [(20, 4, 3), (12, 6, 2), (27, 3, 4), (24, 4, 3)])
+def test_tiles_of_pairs_are_as_large_as_the_registers_allow(channels: int, rows: int, vectors: int) -> None:
+    space = build_space(padded_convolution(24, 12, channels, 3), PRESETS["x86-64-v3"], 1)
     values = space.values(space.default)
-    assert number(values, "lanes", 8) == lanes
+    assert (values["rows"], values["vectors"]) == (rows, vectors)
+
+
+@pytest.mark.parametrize(("along", "size", "row"), [(0, 17, "s1"), (1, 17, "s0"), (1, 7, "s1")])
+def test_rows_lie_along_an_axis_without_padding_where_it_is_long(along: int, size: int, row: str) -> None:
+    workload = padded_line(size, 8, 24, 5, along)
+    anchor, store = workload.stages
+    found = tile_axes(workload, store, V3, anchor).row
+    assert found is not None
+    assert found.name == row
+    space, operands = build_space(workload, V3, 1), random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_native(workload, space.schedule(space.default), operands), expected) < 1e-5
 
 
 def test_a_block_never_has_more_threads_than_the_target_allows() -> None:
