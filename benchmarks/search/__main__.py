@@ -66,8 +66,9 @@ def _prepare(options: argparse.Namespace) -> None:
 
 def _record(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
-    pools = [PoolFile(path) for path in sorted(options.pools.glob("*.jsonl"))]
-    cores = cores_apart() if all(pool.task.threads == 1 for pool in pools) else None
+    files = [PoolFile(path) for path in sorted(options.pools.glob("*.jsonl"))]
+    pools = [pool for pool in files if pool.task.threads == options.threads]
+    cores = cores_apart() if options.threads == 1 else None
     local_builder, local_runner = LocalBuilder(processes=1), LocalRunner("lab", OPTIONS)
     # Tasks of several threads need the cores on which others would be built.
     builder: Builder = PinnedBuilder(local_builder, cores[0]) if cores else local_builder
@@ -142,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")
     recording.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")
+    recording.add_argument("--threads", type=int, default=1, help="only pools of Tasks for so many (1)")
     training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")
     training.add_argument("--model", type=Path, default=SHIPPED, help="where the model is, or will be")
     reporting = commands.add_parser("report", help="gates, ablation, replay")

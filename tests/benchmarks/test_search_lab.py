@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from benchmarks.search import lab
+from benchmarks.search.__main__ import main as search_main
 from benchmarks.search.curves_plot import curves_svg
 from benchmarks.search.pools import (
     Pool,
@@ -35,6 +36,9 @@ from compiler.target import PRESETS
 from examples.networks import filled
 from tests.compiler.workloads import padded_convolution
 from tests.tuner import toy
+from tuner.candidate import Candidate
+from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+from tuner.cost_model.stored import load_model
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
 from tuner.phases import PhaseClock
 from tuner.search.simulated import SimulatedBuilder, SimulatedRunner
@@ -215,6 +219,29 @@ def test_times_are_scaled_by_how_fast_the_default_is_just_then(tmp_path: Path) -
     rows = PoolFile(path).rows
     assert len(rows) > 40
     assert {row.seconds for row in rows} == {1e-3}
+
+
+def test_training_writes_a_model_and_keeps_it_until_a_better_one_comes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for made in POOLS:
+        PoolFile.create(tmp_path, made.network, made.task)
+
+    def measure(task: Task, schedule: Schedule) -> MeasureResult:
+        tile = NestFeatures()(task, [Candidate(schedule)])[0]
+        rows, vectors = tile[FEATURE_NAMES.index("tile_rows")], tile[FEATURE_NAMES.index("tile_vectors")]
+        return Measured((seconds({"rows": int(rows), "vectors": int(vectors)}),), 1e-7)
+
+    with closing(bench_of(measure)) as bench:
+        record([PoolFile(path) for path in sorted(tmp_path.iterdir())], 40, 60.0, bench)
+    model = tmp_path / "trained.model"
+    search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+    found = load_model(model)
+    assert (found.number, found.seen.threads) == (1, {1})
+    assert found.gates["instant"]["value"] > found.gates["usual"]["value"]
+    with pytest.raises(SystemExit):
+        search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+    assert "not kept: it is not better than the model in use" in capsys.readouterr().out
 
 
 def test_a_place_tells_the_assignment() -> None:
