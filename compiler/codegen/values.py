@@ -245,6 +245,10 @@ class Values:
     def _choose(self, condition: str, guard: Guard) -> Value:
         out = self._out
         outside = self.value(guard.outside)
+        if outside.text.startswith("%") and self.indices.lanes and not outside.lanes:
+            outside = self._arithmetic.broadcast(
+                outside, self.indices.lanes
+            )  # in case the inside is a vector
         before = out.block
         inside_label, merge = out.label("inside"), out.label("merge")
         out.branch_if(condition, inside_label, merge)
@@ -254,9 +258,6 @@ class Values:
             if outside.lanes and not inside.lanes:
                 inside = self._arithmetic.broadcast(inside, outside.lanes)
         if inside.lanes and not outside.lanes:
-            if outside.text.startswith("%"):
-                msg = "a guard with a vector inside needs a constant or vector outside"
-                raise CompileError(msg)
             outside = self._arithmetic.broadcast(outside, inside.lanes)
         last = out.block
         out.branch(merge)

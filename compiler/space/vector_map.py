@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.loop.ir import LoopKind
+from compiler.scalar import Guard, walk
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Reorder, Split, Step
 from compiler.space.chains import has_long_chain
@@ -32,7 +35,7 @@ class VectorMap:
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: unroll (vectors), parallel (loops shared together), width, or columns (of a block to transpose)."""
         stage = workload.stages[0]
-        axes = tile_axes(workload, stage, target)
+        axes = _axes(workload, stage, target)
         across = crossing_axis(workload, stage, axes)
         usual = _default(stage, axes, across, threads)
         knobs = [
@@ -53,9 +56,17 @@ class VectorMap:
 
 def map_steps(workload: Workload, stage: Stage, target: Target, threads: int) -> list[Step]:
     """The Steps of one map of a Workload, as the analytic default has them."""
-    axes = tile_axes(workload, stage, target)
+    axes = _axes(workload, stage, target)
     across = crossing_axis(workload, stage, axes)
     return _steps(stage.name, axes, across, _default(stage, axes, across, threads))
+
+
+def _axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
+    """Without lanes where each would go its own way: tests of numbers that were looked up are branches."""
+    axes = tile_axes(workload, stage, target)
+    bodies = [e for result in stage.results for e in walk(result.body)]
+    branches = any(b.index.looked_up() for e in bodies if isinstance(e, Guard) for b in e.bounds)
+    return replace(axes, lanes=1) if branches else axes
 
 
 def _default(stage: Stage, axes: TileAxes, across: str | None, threads: int) -> dict[str, Value]:
@@ -106,4 +117,4 @@ def _steps(stage: str, axes: TileAxes, across: str | None, values: dict[str, Val
     ]
     steps += share(stage, outer[: max(1, number(values, "parallel"))])
     steps += [Bind(stage, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
-    return [*steps, Bind(stage, inner[-1], LoopKind.VECTOR)]
+    return steps if axes.lanes == 1 else [*steps, Bind(stage, inner[-1], LoopKind.VECTOR)]

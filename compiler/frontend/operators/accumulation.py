@@ -1,11 +1,14 @@
-"""Sums and products of all elements up to each along an axis: work that grows with the square of the axis."""
+"""Sums and products of all elements up to each along an axis."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
-from compiler.frontend.computes import ReduceAxes, at, number, output_axes, reduced
+from compiler.frontend.computes import at, number, output_axes
+from compiler.frontend.scans import scanned
+from compiler.graph.ir import Compute
+from compiler.index import Index
 from compiler.scalar import Bound, Expr, Guard, Load
 
 
@@ -14,16 +17,26 @@ def _accumulated(reducer: str, neutral: int) -> Lowering:
         value, shape = call.value(0), call.shape(0)
         (given,) = call.constant_ints(1)
         axis = positive_axis(call, given, len(shape))
-        axes, inner = output_axes(shape), ReduceAxes()
-        own, other = at(axes)[axis], inner.index(shape[axis])
-        distance = other - own if call.integer("reverse") else own - other
-        first = 1 if call.integer("exclusive") else 0
-        load = Load(value, tuple(other if d == axis else index for d, index in enumerate(at(axes))))
-        outside = number(neutral, call.dtype(value))
-        body: Expr = Guard((Bound(distance, first, max(shape[axis], 1)),), load, outside)
-        call.emit(reduced(axes, inner, reducer, body, call.dtype(value)))
+        size, kind = shape[axis], call.dtype(value)
+        axes = output_axes(shape)
+        here = at(axes)[axis]
+        step = here
+        if call.integer("reverse"):
+            step = here * -1 + (size - 1)
+            turned = Compute(axes, (), None, Load(value, _moved(at(axes), axis, step)), kind)
+            value = call.intermediate(turned, "turned")
+        if call.integer("exclusive"):
+            step = step - 1
+        found: Expr = Load(scanned(call, value, axis, reducer, "scan"), _moved(at(axes), axis, step))
+        if call.integer("exclusive"):
+            found = Guard((Bound(step, 0, size),), found, number(neutral, kind))
+        call.emit(Compute(axes, (), None, found, kind))
 
     return lower
+
+
+def _moved(places: tuple[Index, ...], axis: int, index: Index) -> tuple[Index, ...]:
+    return (*places[:axis], index, *places[axis + 1 :])
 
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -1,4 +1,4 @@
-"""Places of the largest and smallest elements: ArgMax, ArgMin, Hardmax, TopK.
+"""Places of the largest and smallest elements: ArgMax, ArgMin, Hardmax.
 
 A place is compared as a number, read from a constant that counts. NaN is larger than any number, and smaller as well
 where the smallest is asked for, as in NumPy.
@@ -13,18 +13,16 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import (
-    ReduceAxes,
     at,
     broadcast_indices,
     number,
     output_axes,
-    reduced,
     widened,
 )
 from compiler.frontend.statistics import Parts, along
 from compiler.graph.ir import Compute
-from compiler.index import ZERO, Index, LookedUp
-from compiler.scalar import Const, Expr, Load, Lookup, apply
+from compiler.index import ZERO, Index
+from compiler.scalar import Const, Load, apply
 
 
 def _arg(reducer: str) -> Lowering:
@@ -89,60 +87,8 @@ def _hardmax(call: OperatorCall) -> None:
     call.emit(Compute(axes, (), None, body, kind))
 
 
-def _top_k(call: OperatorCall) -> None:
-    """The k extreme elements along an axis in order, and their places; equal ones in order of their places.
-
-    An element's rank is how many others come before it: work that grows with the square of the axis.
-    """
-    shape, kind = call.shape(0), call.dtype(call.value(0))
-    axis = positive_axis(call, call.integer("axis", -1), len(shape))
-    (count,) = [call.integer("k")] if call.opset < 10 else call.constant_ints(1)
-    if not 0 <= count <= shape[axis]:
-        call.reject(f"asks for {count} of {shape[axis]} elements")
-    places = call.intermediate_constant(np.arange(shape[axis], dtype=np.int64), "places")
-    rank = _ranks(call, axis, places)
-    axes = output_axes(count if d == axis else n for d, n in enumerate(shape))
-    inner = ReduceAxes()
-    other = inner.index(shape[axis])
-    indices = tuple(other if d == axis else index for d, index in enumerate(at(axes)))
-    numbers = call.intermediate_constant(np.arange(count, dtype=np.int64), "numbers")
-    chosen = apply("equal", Load(rank, indices), Load(numbers, (at(axes)[axis],)))
-    body = apply("select", chosen, Load(places, (other,)), Const(0, DType.I64))
-    found = call.intermediate(reduced(axes, inner, "sum", body, DType.I64), "place")
-    name = LookedUp(f"@{call.proto.output[0]}", shape[axis])
-    where = tuple(Index.of(name) if d == axis else index for d, index in enumerate(at(axes)))
-    value = Lookup(name, Load(found, at(axes)), Load(call.value(0), where))
-    call.emit(Compute(axes, (), None, value, kind))
-    if len(call.proto.output) > 1 and call.proto.output[1]:
-        call.emit_same(found, 1)
-
-
-def _ranks(call: OperatorCall, axis: int, places: str) -> str:
-    """How many elements along the axis come before each."""
-    value, kind = call.value(0), call.dtype(call.value(0))
-    axes, inner = output_axes(call.shape(0)), ReduceAxes()
-    other = inner.index(call.shape(0)[axis])
-    x = widened(Load(value, at(axes)), kind)
-    y = widened(Load(value, tuple(other if d == axis else i for d, i in enumerate(at(axes)))), kind)
-    earlier = apply("less", Load(places, (other,)), Load(places, (at(axes)[axis],)))
-    pair = (x, y) if call.integer("largest", 1) else (y, x)
-    before, after = _above(*pair, kind), _above(*pair[::-1], kind)
-    first = apply("or", before, apply("and", apply("not", after), earlier))
-    body = apply("select", first, Const(1, DType.I64), Const(0, DType.I64))
-    return call.intermediate(reduced(axes, inner, "sum", body, DType.I64), "rank")
-
-
-def _above(x: Expr, y: Expr, kind: DType) -> Expr:
-    """Whether y is above x; NaN is above all numbers."""
-    above: Expr = apply("less", x, y)
-    if not kind.is_float:
-        return above
-    return apply("or", above, apply("and", apply("equal", x, x), apply("not", apply("equal", y, y))))
-
-
 LOWERINGS: Mapping[str, Lowering] = {
     "ArgMax": _arg("max"),
     "ArgMin": _arg("min"),
     "Hardmax": _hardmax,
-    "TopK": _top_k,
 }

@@ -4,13 +4,15 @@
     ScatterND        y[v, w, k] = u[i, k]  with v = indices[i, 0], w = indices[i, 1]
 
 Each element of the result looks for its updates: of several the last one counts, or all where they are combined. So no
-two iterations write to one place, in any order and on any number of threads; the price is a comparison of each place
-with each index. Indices that are known are searched at compile time.
+two iterations write to one place, in any order and on any number of threads. Few updates are compared with every place.
+Many are sorted by the places that they go to, those of one place added up, and each place finds its own by a binary
+search. Indices that are known are searched at compile time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -19,13 +21,20 @@ from compiler.dtype import DType
 from compiler.frontend.call import Array, Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
 from compiler.frontend.operators.reshaping import reshaped_indices
+from compiler.frontend.searches import largest
+from compiler.frontend.sorts import Sorted, first_sorted
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
 from compiler.scalar_type import neutral
-from compiler.symbol import Axis
+from compiler.symbol import Axis, axis
 
-_MOST_COMPARISONS = 1 << 36
+Places = tuple[Index, ...]
+
+_FEW = 128
+"""Updates that every place is compared with."""
+_STRIDE = 8
+"""Sums of so many neighbours at once."""
 _REDUCTIONS = {"add": ("sum", "add"), "mul": ("prod", "mul"), "max": ("max", "max"), "min": ("min", "min")}
 """How updates of one place are combined with each other, and then with the data."""
 
@@ -52,7 +61,7 @@ def _scatter_elements(call: OperatorCall) -> None:
 
     known = call.builder.constants.get(indices)
     winners = None if known is None else _winners_along(known, shape[axis], axis)
-    search = _Search(call, indices, reach, which[axis], axis, index, update, winners)
+    search = _Search(call, indices, reach, axis, index, update, winners)
     axes = output_axes(shape)
     bounds = tuple(Bound(i, 0, which[d]) for d, i in enumerate(at(axes)) if d != axis and which[d] < shape[d])
     old = Load(data, at(axes))
@@ -75,19 +84,19 @@ def _scatter_nd(call: OperatorCall) -> None:
     known = call.builder.constants.get(flat)
     winners = None if known is None else _winners_along(known, places, 0)
     axes = output_axes(shape)
-    rest = at(axes)[depth:]
+    rest = axes[depth:]
     place = Index()
     for n, i in zip(shape[:depth], at(axes), strict=False):
         place = place * n + i
     search = _Search(
         call,
         flat,
-        output_axes((places,)),
-        count,
+        (axis("p0", places),),
         0,
         lambda _, step: (step,),
-        lambda _, step: Load(rows, (step, *rest)),
+        lambda _, step: Load(rows, (step, *at(rest))),
         winners,
+        rest,
     )
     body = search.combined(Load(data, at(axes)), (place,), axes)
     return call.emit(Compute(axes, (), None, body, call.dtype(data)))
@@ -96,8 +105,8 @@ def _scatter_nd(call: OperatorCall) -> None:
 class _Search:
     """Finds the updates of each place.
 
-    `reach`: an axis per dimension of the places that updates can have; `count`: how many updates a place is compared
-    with; `along`: the dimension of `reach` that an index is compared with.
+    `reach`: an axis per dimension of the places that updates can have; `along`: the dimension of `reach` that an index
+    is of.
     """
 
     def __init__(
@@ -105,15 +114,19 @@ class _Search:
         call: OperatorCall,
         indices: str,
         reach: tuple[Axis, ...],
-        count: int,
         along: int,
         index: Callable[[tuple[Index, ...], Index], tuple[Index, ...]],
         update: Callable[[tuple[Index, ...], Index], Load],
         winners: Array | None,
+        rest: tuple[Axis, ...] = (),
     ) -> None:
-        """`index`, `update`: of a place and a step in 0 .. count; `winners`: the last step, where it is known."""
-        self._call, self._indices, self._reach, self._count, self._along = call, indices, reach, count, along
-        self._index, self._update, self._winners = index, update, winners
+        """`index`, `update`: of a place and a step in 0 .. count; `winners`: the last step, where it is known.
+
+        `rest`: axes of an update's own elements.
+        """
+        self._call, self._indices, self._reach, self._along = call, indices, reach, along
+        self._count = call.builder.shapes[indices][along]
+        self._index, self._update, self._winners, self._rest = index, update, winners, rest
         numbers = np.arange(reach[along].size, dtype=call.builder.dtype(indices))
         self._numbers = call.intermediate_constant(numbers, "numbers")
 
@@ -128,20 +141,29 @@ class _Search:
         dtype = self._call.dtype(self._update(place, Index()).buffer)
         if dtype.is_stored_only or dtype is DType.BOOL:
             self._call.unsupported(f"reduction of {dtype.value}")
-        self._check(prod(a.size for a in axes or self._reach))
-        inner = ReduceAxes()
-        step = inner.index(self._count)
         outer = axes or self._reach
-        where = place if axes else at(self._reach)
-        chosen = apply("select", self._hits(where, step), self._update(where, step), neutral(reducer, dtype))
-        total = self._call.intermediate(reduced(outer, inner, reducer, chosen, dtype), "updates")
+        if self._count > _FEW:
+            where = place if axes else at(self._reach)
+            total = self._call.intermediate(
+                Compute(outer, (), None, self._found_total(reducer, where, dtype), dtype), "updates"
+            )
+        else:
+            inner = ReduceAxes()
+            step = inner.index(self._count)
+            where = place if axes else at(self._reach)
+            update = self._update(where, step)
+            chosen = apply("select", self._hits(where, step), update, neutral(reducer, dtype))
+            total = self._call.intermediate(reduced(outer, inner, reducer, chosen, dtype), "updates")
         return apply(op, old, Load(total, at(axes) if axes else place))
 
     def _replaced(self, old: Expr, place: tuple[Index, ...]) -> Expr:
         if self._winners is not None:
             last = self._call.intermediate_constant(self._winners, "last")
+        elif self._count > _FEW:
+            order = self._sorted.places
+            body = self._at_last(at(self._reach), lambda i: Load(order, i), Const(-1, DType.I32))
+            last = self._call.intermediate(Compute(self._reach, (), None, body, DType.I32), "last")
         else:
-            self._check(prod(a.size for a in self._reach))
             inner = ReduceAxes()
             step = inner.index(self._count)
             steps = self._call.intermediate_constant(np.arange(self._count, dtype=np.int32), "steps")
@@ -157,9 +179,62 @@ class _Search:
         index = Load(self._indices, self._index(place, step))
         return apply("equal", index, Load(self._numbers, (place[self._along],)))
 
-    def _check(self, places: int) -> None:
-        if places * self._count > _MOST_COMPARISONS:
-            self._call.unsupported(f"{self._count} updates that are compared with {places} places each")
+    # --- many updates
+
+    @cached_property
+    def _sorted(self) -> Sorted:
+        """The indices in order, equal ones in the order of their updates."""
+        return first_sorted(self._call, self._indices, self._along, self._count, descending=False)
+
+    @cached_property
+    def _ends(self) -> str:
+        """How many indices go up to each place."""
+        place = at(self._reach)
+        number = Load(self._numbers, (place[self._along],))
+
+        def holds(before: Index, yes: Expr, no: Expr) -> Expr:
+            index = Load(self._sorted.elements, self._index(place, before))
+            return apply("select", apply("less", number, index), no, yes)
+
+        body = largest(self._call, self._count, holds, "ends")
+        return self._call.intermediate(Compute(self._reach, (), None, body, DType.I32), "ends")
+
+    def _at_last(self, place: Places, inside: Callable[[Places], Expr], outside: Expr) -> Expr:
+        """What is at the last of the sorted indices that go to the place; `outside` where none does."""
+        found = LookedUp(f"@{self._ends}.last", self._count)
+        at_last = self._index(place, Index.of(found))
+        here = Load(self._numbers, (place[self._along],))
+        hit = apply("equal", Load(self._sorted.elements, at_last), here)
+        # Where none goes so far, the number is -1, which is the last of all, and goes farther.
+        number = apply("add", Load(self._ends, place), Const(-1, DType.I32))
+        return Lookup(found, number, apply("select", hit, inside(at_last), outside))
+
+    def _found_total(self, reducer: str, place: Places, dtype: DType) -> Expr:
+        """All updates of a place together.
+
+        Of sorted updates each takes in those of the same place that are up to 1, 2, ... 7 steps before it, then those
+        that are 8, 16, ... before it, and so on: the last one of a place then has all.
+        """
+        call, along, rest = self._call, self._along, self._rest
+        axes = (*(axis(a.name, self._count) if d == along else a for d, a in enumerate(self._reach)), *rest)
+        items = at(axes)[: len(self._reach)]
+        found = LookedUp(f"@{self._sorted.places}.update", self._count)
+        order = Load(self._sorted.places, items)
+        body: Expr = Lookup(found, order, self._update(items, Index.of(found)))
+        total = call.intermediate(Compute(axes, (), None, body, dtype), "moved")
+        step, outside = 1, neutral(reducer, dtype)
+        while step < self._count:
+            inner = ReduceAxes()
+            before = items[along] - inner.index(_STRIDE) * step
+            other = self._index(items, before)
+            keys = self._sorted.elements
+            same = apply("equal", Load(keys, other), Load(keys, items))
+            inside = apply("select", same, Load(total, (*other, *at(rest))), outside)
+            body = Guard((Bound(before, 0, self._count),), inside, outside)
+            total = call.intermediate(reduced(axes, inner, reducer, body, dtype), f"sum.{step}")
+            step *= _STRIDE
+        summed = total
+        return self._at_last(place, lambda i: Load(summed, (*i, *at(rest))), outside)
 
 
 def _check_indices(call: OperatorCall, extents: Sequence[int]) -> None:

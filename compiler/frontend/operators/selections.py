@@ -1,12 +1,9 @@
 """Operators whose result has as many elements as the values say: NonZero and Compress.
 
-    flags[i] = 1 or 0                  which elements are chosen
-    count    = sum of flags            known when the segment that computes it has run
-    upto[i]  = sum of flags[j], j <= i
-    place[k] = number of i with upto[i] <= k, for k < count: the place of the k-th that is chosen
-
-Sums over all pairs would take the square of the number of elements, so they are taken in blocks: whole blocks first,
-then inside of one.
+flags[i] = 1 or 0                  which elements are chosen
+count    = sum of flags            known when the segment that computes it has run
+upto[i]  = sum of flags[j], j <= i
+place[k] = number of i with upto[i] <= k, for k < count: the place of the k-th that is chosen, found by a search
 """
 
 from __future__ import annotations
@@ -22,13 +19,14 @@ from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis, size_of
 from compiler.frontend.computes import at, output_axes
 from compiler.frontend.operators.reshaping import reshaped_indices
+from compiler.frontend.scans import scanned
+from compiler.frontend.searches import largest
 from compiler.frontend.work import OWN_DOMAIN
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
 from compiler.symbol import axis
 
-_BLOCK = 256
 _NONE, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 
 
@@ -103,68 +101,16 @@ def _places(call: OperatorCall) -> None:
     (n,), count = call.shape(0), int(call.constant(1))
     if not count:
         return call.emit_constant(np.zeros(0, np.int64))
-    blocks = -(-n // _BLOCK)
-    blocked = _in_blocks(call, call.value(0), n, blocks)
-    before = _sums_up_to(call, _totals(call, blocked, blocks), "blocks")
-    upto = _sums_up_to(call, blocked, "upto")
+    upto = scanned(call, call.value(0), 0, "sum", "upto")
     numbers = call.intermediate_constant(np.arange(count, dtype=np.int32), "numbers")
     axes = output_axes((count,))
-    (k,) = at(axes)
-    wanted = Load(numbers, (k,))
-    # The block: how many blocks end before the k-th.
-    block = call.intermediate(
-        Compute(
-            axes, (axis("r0", blocks),), "sum", _is_up_to(Load(before, (Index.of("r0"),)), wanted), DType.I32
-        ),
-        "block",
-    )
-    found = LookedUp(f"@{block}", blocks)
-    start = Lookup(
-        found,
-        Load(block, (k,)),
-        Guard((Bound(Index.of(found) - 1, 0, blocks),), Load(before, (Index.of(found) - 1,)), _NONE),
-    )
-    left = call.intermediate(Compute(axes, (), None, apply("sub", wanted, start), DType.I32), "left")
-    # The place in it: how many of its elements have no more than what is left before them.
-    i = Index.of("r0")
-    inside = Load(upto, (Index.of(found), i))
-    body = Lookup(found, Load(block, (k,)), _is_up_to(inside, Load(left, (k,))))
-    inner = call.intermediate(Compute(axes, (axis("r0", _BLOCK),), "sum", body, DType.I32), "inside")
-    place = apply("add", apply("mul", Load(block, (k,)), Const(_BLOCK, DType.I32)), Load(inner, (k,)))
-    return call.emit(Compute(axes, (), None, Cast(place, DType.I64), DType.I64))
+    wanted = Load(numbers, at(axes))
 
+    def holds(before: Index, yes: Expr, no: Expr) -> Expr:
+        return apply("select", apply("less_equal", Load(upto, (before,)), wanted), yes, no)
 
-def _is_up_to(x: Expr, limit: Expr) -> Expr:
-    """1 where x <= limit, else 0."""
-    return apply("select", apply("less_equal", x, limit), _ONE, _NONE)
-
-
-def _in_blocks(call: OperatorCall, flags: str, n: int, blocks: int) -> str:
-    """[blocks, in block]: the flags, and zeros behind them."""
-    axes = output_axes((blocks, _BLOCK))
-    b, i = at(axes)
-    place = b * _BLOCK + i
-    body = Guard((Bound(place, 0, n),), Load(flags, (place,)), _NONE)
-    return call.intermediate(Compute(axes, (), None, body, DType.I32), "blocked")
-
-
-def _sums_up_to(call: OperatorCall, values: str, suffix: str) -> str:
-    """The sum of the values up to each along the last dimension, itself included."""
-    shape = call.builder.shapes[values]
-    axes = output_axes(shape)
-    *rows, i = at(axes)
-    numbers = call.intermediate_constant(np.arange(shape[-1], dtype=np.int32), f"{suffix}.numbers")
-    r = Index.of("r0")
-    counts = apply("less_equal", Load(numbers, (r,)), Load(numbers, (i,)))
-    body = apply("select", counts, Load(values, (*rows, r)), _NONE)
-    return call.intermediate(Compute(axes, (axis("r0", shape[-1]),), "sum", body, DType.I32), suffix)
-
-
-def _totals(call: OperatorCall, blocked: str, blocks: int) -> str:
-    """[blocks]: the sum of each block."""
-    axes = output_axes((blocks,))
-    body = Load(blocked, (at(axes)[0], Index.of("r0")))
-    return call.intermediate(Compute(axes, (axis("r0", _BLOCK),), "sum", body, DType.I32), "totals")
+    body = Cast(largest(call, n, holds, "search"), DType.I64)
+    return call.emit(Compute(axes, (), None, body, DType.I64))
 
 
 def _unravel(call: OperatorCall) -> None:
