@@ -52,7 +52,7 @@ def test_the_iterations_of_one_panel_fetch_all_of_the_next() -> None:
 
 
 def test_the_code_of_edges_fetches_too() -> None:
-    workload = padded_convolution(9, 256, 72, 3)
+    workload = padded_convolution(18, 256, 72, 3, 2)
     space = build_space(workload, V3, 1)
     nest = build_nest(workload, space.build({**space.values(space.default), "order": "outside"}))
     ahead = fetched_ahead(nest.body, nest.by_name, V3)

@@ -35,7 +35,7 @@ def test_unoptimised_ir(name: str, golden: Golden) -> None:
 
 
 def test_a_contraction_keeps_its_accumulators_in_registers() -> None:
-    workload = convolution(28, 64, 64, 3)
+    workload = convolution(28, 64, 64, 3, 2)
     nest = build_nest(workload, default_schedule(workload, V4, 1))
     assembly = emit_assembly(emit_nest(nest, V4), V4)
     fused = [line for line in assembly.splitlines() if "vfmadd" in line]
