@@ -36,12 +36,12 @@ from tuner.task import Task
 
 _LOG = logging.getLogger("luthier")
 
-SAMPLES = 160
+SAMPLES = 128
 """Candidates beside the default and where the rules begin; smaller spaces are looked through.
 
 Ranking so many takes about as long as compiling the Task.
 """
-SAFETY = 2.0
+SAFETY = 1.5
 """The Task's error budget over an algorithm's largest error among the model's samples."""
 BALANCE = 0.98
 """What shares its work out among the threads less evenly than this, beside the default, is not considered."""

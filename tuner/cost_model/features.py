@@ -36,6 +36,7 @@ from tuner.cost_model.concrete import concrete_nest
 from tuner.cost_model.form import Form, anchor_after, form_of
 from tuner.cost_model.nest import Access, Array, Nests, joined
 from tuner.cost_model.parametric import Tracks, Unfollowed, parametric_nests
+from tuner.cost_model.path import path_steps
 from tuner.task import Task
 
 LEVELS = 6
@@ -83,7 +84,7 @@ class _Shared:
 
 @dataclass
 class _Members:
-    """The candidates of one form: their places, the Steps of the first (`Tracks.path_steps`), the factors of each."""
+    """The candidates of one form: their places, the Steps of the first (`path_steps`), the factors of each."""
 
     shared: _Shared
     steps: tuple[Step, ...]
@@ -108,7 +109,7 @@ class NestFeatures:
                 shared = self._shared_of(task.workload, rewrites)
             except ScheduleError:
                 continue
-            steps, aside = shared.tracks.path_steps(anchor_after(shared.anchor.name, others), others)
+            steps, aside = path_steps(anchor_after(shared.anchor.name, others), others, shared.tracks.readers)
             form, factors = form_of(steps)
             members = forms.setdefault((rewrites, aside, form), _Members(shared, steps, aside))
             members.places.append(place)

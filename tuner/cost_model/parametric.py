@@ -57,26 +57,7 @@ class Tracks:
             for t in self._stages
         }
 
-    def path_steps(self, anchor: str, steps: Sequence[Step]) -> tuple[tuple[Step, ...], int]:
-        """The Steps that decide the path to the anchor, and how many stages off that path are attached to others.
-
-        On the path are the anchor, the stages that it is attached to, and those that say which region of it they read.
-        """
-        attached = {step.stage: step.consumer for step in steps if isinstance(step, ComputeAt)}
-        factored = {f"{step.stage}.{step.loop}": step.stage for step in steps if isinstance(step, RFactor)}
-        path: set[str] = set()
-        new = [anchor, *factored, *factored.values()]
-        while new:
-            name = new.pop()
-            if name in path:
-                continue
-            path.add(name)
-            if name in attached:
-                new += [attached[name], *(self._readers(name) if name not in factored else (factored[name],))]
-        kept = tuple(s for s in steps if isinstance(s, Algorithm | Inline) or s.stage in path)
-        return kept, len(attached.keys() - path)
-
-    def _readers(self, name: str) -> list[str]:
+    def readers(self, name: str) -> list[str]:
         """The stages that read what a stage stores."""
         target = next((t.target for t in self._stages if t.name == name), None)
         return [t.name for t in self._stages if any(buffer == target for buffer, _ in t.reads)]
