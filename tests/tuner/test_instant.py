@@ -54,7 +54,7 @@ def test_the_choice_is_what_the_model_has_learned_and_always_the_same() -> None:
     space, found = space_of(task), ask(task, **margin(0.0))
     assert found.schedule is not None
     assert found == ask(task, **margin(0.0))
-    assert found.candidates > 30
+    assert found.candidates > 20  # of 128 samples: algorithms that this model has no error of are none
     features = NestFeatures()(task, [Candidate(space.schedule(space.default)), Candidate(found.schedule)])
     usual, chosen = throughput(features)
     assert chosen > 1.2 * usual
