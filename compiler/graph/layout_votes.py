@@ -27,7 +27,7 @@ class Vote:
 def votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
     """What a node wants for its output and its input; nothing where its structure does not tell."""
     match node.compute.kind:
-        case ComputeKind.CONTRACTION if len({load.buffer for load in loads(node.compute.body)}) > 1:
+        case ComputeKind.CONTRACTION if len(set(loads(node.compute.body))) > 1:
             yield from _contraction_votes(node, constants)
         case ComputeKind.CONTRACTION | ComputeKind.REDUCTION:  # a sum of squares is a window like any other
             yield from _window_votes(node, constants)

@@ -5,7 +5,7 @@ from compiler.graph.halo import zero_halos
 from compiler.graph.layout import Layout
 from compiler.index import Index
 from compiler.scalar import Const, apply
-from tests.compiler.workload.graphs import GraphBuilder, bottleneck, load
+from tests.compiler.workload.graphs import GraphBuilder, bottleneck, index, load
 
 NHWC = (0, 2, 3, 1)
 
@@ -136,3 +136,14 @@ def test_a_constant_convolution_input_does_not_vote() -> None:
     k = b.constant(1, 4, 8, 8)
     y = b.node((1, 4, 8, 8), apply("mul", b.at(k), Const(2.0)))
     assert k not in assign_layouts(b.graph(y))
+
+
+def test_a_product_of_two_places_of_one_value_is_no_window() -> None:
+    b = GraphBuilder()
+    joined = b.relu(b.input("x", 5, 24))
+    queries = load(joined, "a1", index("a0") * 4 + index("r0"))
+    keys = load(joined, "a2", index("a0") * 4 + index("r0") + 12)
+    scores = b.node((3, 5, 5), apply("mul", queries, keys), (4,), "sum")
+    layouts = assign_layouts(b.graph(b.relu(scores)))
+    assert layouts[joined].order == (0, 1)
+    assert layouts[scores].order == (0, 1, 2)
