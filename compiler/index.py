@@ -1,9 +1,11 @@
 """Index expressions: integers that are affine in loop variables, symbols, quotients, remainders and what was looked up.
 
-    index ::= const + sum(coefficient * atom)
-    atom  ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor) | LookedUp(NAME, extent)
+    index   ::= const + sum(coefficient * atom)
+    atom    ::= NAME | FloorDiv(index, divisor) | Mod(index, divisor) | LookedUp(NAME, extent) | Times(atoms)
+    divisor ::= a positive integer, or an index over symbols that is positive
 
-A NAME is an axis, a loop or a shape symbol; that of a LookedUp belongs to the Lookup around it (compiler.scalar).
+A NAME is an axis, a loop or a shape symbol; that of a LookedUp belongs to the Lookup around it (compiler.scalar). Times
+is a product of atoms, as of a loop and of the symbols that its stride depends on.
 Values are immutable and in canonical form (terms sorted, no zero coefficient), so that equal expressions compare and
 hash equal.
 """
@@ -21,7 +23,7 @@ class FloorDiv:
     """`value // divisor`, with a positive divisor."""
 
     value: Index
-    divisor: int
+    divisor: Divisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Mod:
     """`value % divisor`, with a positive divisor; never negative."""
 
     value: Index
-    divisor: int
+    divisor: Divisor
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,15 @@ class LookedUp:
     extent: int
 
 
-Atom = Union[str, FloorDiv, Mod, LookedUp]
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The product of two atoms or more, in canonical order, none of them a product and none negative."""
+
+    factors: tuple[Atom, ...]
+
+
+Atom = Union[str, FloorDiv, Mod, LookedUp, Times]
+Divisor = Union[int, "Index"]
 Ranges = Mapping[str, int]
 """Extent of each name: it runs over 0 .. extent - 1."""
 
@@ -88,8 +98,23 @@ class Index:
             return ZERO
         return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
 
-    def __floordiv__(self, divisor: int) -> Index:
+    def times(self, other: Index) -> Index:
+        """The product of two expressions, both of atoms that are never negative."""
+        if other.constant is not None:
+            return self * other.const
+        if self.constant is not None:
+            return other * self.const
+        terms = [(_times(a, b), c * d) for a, c in self.terms for b, d in other.terms]
+        mixed = [
+            *((a, c * other.const) for a, c in self.terms),
+            *((b, d * self.const) for b, d in other.terms),
+        ]
+        return Index.sum([*terms, *mixed], self.const * other.const)
+
+    def __floordiv__(self, divisor: Divisor) -> Index:
         """Exact where every coefficient divides; an atom otherwise."""
+        if isinstance(divisor, Index):
+            return Index.of(FloorDiv(self, divisor)) if divisor.constant is None else self // divisor.const
         if divisor == 1:
             return self
         if not self.terms:
@@ -98,8 +123,10 @@ class Index:
             return Index(tuple((a, c // divisor) for a, c in self.terms), self.const // divisor)
         return Index.of(FloorDiv(self, divisor))
 
-    def __mod__(self, divisor: int) -> Index:
+    def __mod__(self, divisor: Divisor) -> Index:
         """Terms whose coefficient the divisor divides vanish; the rest is an atom."""
+        if isinstance(divisor, Index):
+            return Index.of(Mod(self, divisor)) if divisor.constant is None else self % divisor.const
         if divisor == 1:
             return ZERO
         rest = Index(tuple((a, c) for a, c in self.terms if c % divisor), self.const % divisor)
@@ -119,7 +146,7 @@ class Index:
         return None
 
     def coefficient(self, name: str) -> int:
-        """Factor of a name among the plain terms (quotients and remainders are not looked into)."""
+        """Factor of a name among the plain terms (quotients, remainders and products are not looked into)."""
         return next((c for a, c in self.terms if a == name), 0)
 
     def names(self) -> frozenset[str]:
@@ -128,8 +155,9 @@ class Index:
         for atom, _ in self.terms:
             if isinstance(atom, str):
                 found.add(atom)
-            elif not isinstance(atom, LookedUp):
-                found |= atom.value.names()
+            else:
+                for part in _parts(atom):
+                    found |= part.names()
         return frozenset(found)
 
     def looked_up(self) -> frozenset[LookedUp]:
@@ -139,15 +167,16 @@ class Index:
             if isinstance(atom, LookedUp):
                 seen.add(atom)
             elif not isinstance(atom, str):
-                seen |= atom.value.looked_up()
+                for part in _parts(atom):
+                    seen |= part.looked_up()
         return frozenset(seen)
 
     def is_affine(self) -> bool:
-        """Whether it has neither quotient nor remainder, nor anything that was looked up."""
+        """Whether it has neither quotient nor remainder, no product, nor anything that was looked up."""
         return all(isinstance(a, str) for a, _ in self.terms)
 
     def is_linear(self) -> bool:
-        """Whether it has neither quotient nor remainder."""
+        """Whether it has neither quotient nor remainder, nor a product."""
         return all(isinstance(a, str | LookedUp) for a, _ in self.terms)
 
     def substitute(self, bindings: Mapping[str, Index]) -> Index:
@@ -164,10 +193,12 @@ class Index:
                 new = bindings.get(atom)
             elif isinstance(atom, LookedUp):
                 new = bindings.get(atom.name)
+            elif isinstance(atom, Times):
+                new = product_of(Index.of(factor).substitute(bindings) for factor in atom.factors)
             elif isinstance(atom, FloorDiv):
-                new = atom.value.substitute(bindings) // atom.divisor
+                new = atom.value.substitute(bindings) // _at(atom.divisor, bindings)
             else:
-                new = atom.value.substitute(bindings) % atom.divisor
+                new = atom.value.substitute(bindings) % _at(atom.divisor, bindings)
             if new is None:
                 terms.append((atom, coefficient))
             else:
@@ -200,13 +231,7 @@ class Index:
         """The number for given integers, or an array for given integer arrays."""
         total: Any = self.const
         for atom, coefficient in self.terms:
-            if isinstance(atom, str | LookedUp):
-                value = values[atom if isinstance(atom, str) else atom.name]
-            elif isinstance(atom, FloorDiv):
-                value = atom.value.evaluate(values) // atom.divisor
-            else:
-                value = atom.value.evaluate(values) % atom.divisor
-            total = total + coefficient * value
+            total = total + coefficient * _evaluated(atom, values)
         return total
 
     def __str__(self) -> str:
@@ -231,6 +256,45 @@ def _plain(name: str) -> Index:
     return Index(((name, 1),), 0)
 
 
+def product_of(factors: Iterable[Index]) -> Index:
+    """The product of expressions; 1 where there is none."""
+    total = Index((), 1)
+    for factor in factors:
+        total = total.times(factor)
+    return total
+
+
+def _times(a: Atom, b: Atom) -> Atom:
+    factors = [f for atom in (a, b) for f in (atom.factors if isinstance(atom, Times) else (atom,))]
+    return Times(tuple(sorted(factors, key=_sort_key)))
+
+
+def _parts(atom: FloorDiv | Mod | LookedUp | Times) -> tuple[Index, ...]:
+    """What an atom is made of; what was looked up has no names of its own."""
+    if isinstance(atom, LookedUp):
+        return ()
+    if isinstance(atom, Times):
+        return tuple(Index.of(factor) for factor in atom.factors)
+    return (atom.value,) if isinstance(atom.divisor, int) else (atom.value, atom.divisor)
+
+
+def _at(divisor: Divisor, bindings: Mapping[str, Index]) -> Divisor:
+    return divisor if isinstance(divisor, int) else divisor.substitute(bindings)
+
+
+def _evaluated(atom: Atom, values: Mapping[str, Any]) -> Any:
+    if isinstance(atom, str | LookedUp):
+        return values[atom if isinstance(atom, str) else atom.name]
+    if isinstance(atom, Times):
+        total: Any = 1
+        for factor in atom.factors:
+            total = total * _evaluated(factor, values)
+        return total
+    divisor = atom.divisor if isinstance(atom.divisor, int) else atom.divisor.evaluate(values)
+    value = atom.value.evaluate(values)
+    return value // divisor if isinstance(atom, FloorDiv) else value % divisor
+
+
 def index_json(index: Index) -> Any:
     """Canonical JSON form: an integer, or [const, [atom, coefficient], ...]."""
     if not index.terms:
@@ -253,17 +317,23 @@ def _atom_json(atom: Atom) -> Any:
         return atom
     if isinstance(atom, LookedUp):
         return ["looked up", atom.name, atom.extent]
-    return ["div" if isinstance(atom, FloorDiv) else "mod", index_json(atom.value), atom.divisor]
+    if isinstance(atom, Times):
+        return ["times", *map(_atom_json, atom.factors)]
+    divisor = atom.divisor if isinstance(atom.divisor, int) else index_json(atom.divisor)
+    return ["div" if isinstance(atom, FloorDiv) else "mod", index_json(atom.value), divisor]
 
 
 def _atom_from_json(data: Any) -> Atom:
     if isinstance(data, str):
         return data
+    if data[0] == "times":
+        return Times(tuple(map(_atom_from_json, data[1:])))
     kind, value, divisor = data
     if kind == "looked up":
         return LookedUp(str(value), int(divisor))
     inner = index_from_json(value)
-    return FloorDiv(inner, int(divisor)) if kind == "div" else Mod(inner, int(divisor))
+    by = divisor if isinstance(divisor, int) else index_from_json(divisor)
+    return FloorDiv(inner, by) if kind == "div" else Mod(inner, by)
 
 
 def _atom_text(atom: Atom) -> str:
@@ -271,7 +341,10 @@ def _atom_text(atom: Atom) -> str:
         return atom
     if isinstance(atom, LookedUp):
         return atom.name
-    return f"({atom.value}) {'//' if isinstance(atom, FloorDiv) else '%'} {atom.divisor}"
+    if isinstance(atom, Times):
+        return "*".join(f if isinstance(f, str) else f"({_atom_text(f)})" for f in atom.factors)
+    divisor = atom.divisor if isinstance(atom.divisor, int) else f"({atom.divisor})"
+    return f"({atom.value}) {'//' if isinstance(atom, FloorDiv) else '%'} {divisor}"
 
 
 def _sort_key(atom: Atom) -> tuple[int, str]:
@@ -283,7 +356,13 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
         return 0, ranges[atom] - 1
     if isinstance(atom, LookedUp):
         return 0, atom.extent - 1
+    if isinstance(atom, Times):
+        return _product_bounds(atom, ranges)
     low, high = atom.value.bounds(ranges)
+    if isinstance(atom.divisor, Index):
+        # At least 1, whatever its symbols are.
+        most = atom.divisor.bounds(ranges)[1]
+        return (min(low, 0), max(high, 0)) if isinstance(atom, FloorDiv) else (0, most - 1)
     if isinstance(atom, FloorDiv):
         return low // atom.divisor, high // atom.divisor
     if low // atom.divisor == high // atom.divisor:
@@ -291,12 +370,25 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
     return 0, atom.divisor - 1
 
 
+def _product_bounds(atom: Times, ranges: Ranges) -> tuple[int, int]:
+    low, high = 1, 1
+    for factor in atom.factors:
+        a, b = _atom_bounds(factor, ranges)
+        ends = (low * a, low * b, high * a, high * b)
+        low, high = min(ends), max(ends)
+    return low, high
+
+
 def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
     if isinstance(atom, str):
         return ZERO if ranges.get(atom) == 1 else Index.of(atom)
     if isinstance(atom, LookedUp):
         return ZERO if atom.extent == 1 else Index.of(atom)
+    if isinstance(atom, Times):
+        return product_of(_simplify_atom(factor, ranges) for factor in atom.factors)
     value = atom.value.simplify(ranges)
+    if isinstance(atom.divisor, Index):
+        return value // atom.divisor if isinstance(atom, FloorDiv) else value % atom.divisor
     if not value.names() <= ranges.keys():
         return value // atom.divisor if isinstance(atom, FloorDiv) else value % atom.divisor
     low, high = value.bounds(ranges)

@@ -13,8 +13,8 @@ compile_program   compiler.runtime      the Image loaded into this process: a Mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ from compiler.loop.promote import promote
 from compiler.loop.settle import settle
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
+from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
 from compiler.runtime.module import Module
@@ -56,19 +57,24 @@ from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.specialise import nominal
 from compiler.workload.verify import verify_program
+from compiler.workload.within_tables import within_tables
 
 if TYPE_CHECKING:
     import onnx
 
+    from compiler.frontend.builder import GraphBuilder
+
 
 def load_graph(
-    model: str | Path | bytes | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+    model: str | Path | bytes | onnx.ModelProto,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    open_values: frozenset[str] = frozenset(),
 ) -> Graph:
     """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError."""
     # Workers build kernels with this module and need no ONNX: loading it would double their start-up time.
     from compiler.frontend.importer import import_model
 
-    return import_model(model, shapes)
+    return import_model(model, shapes, open_values)
 
 
 def lower(graph: Graph) -> Program:
@@ -79,38 +85,51 @@ def lower(graph: Graph) -> Program:
 
 
 def lower_any_size(
-    model: str | Path | bytes | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+    model: str | Path | bytes | onnx.ModelProto,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    named: Sequence[Mapping[str, tuple[int, ...]]] = (),
 ) -> Program:
     """Read a model and lower it, once for all sizes of the input dimensions that neither it nor `shapes` fixes.
 
+    `named`: shapes of inputs that matter most; the largest decide which schedules are chosen.
+
     Raises ModelError, also where the model has no form that holds for all sizes.
     """
-    from compiler.frontend.open_inputs import open_inputs
+    from compiler.frontend.importer import import_source
+    from compiler.frontend.open_inputs import open_inputs, open_values
+    from compiler.frontend.read import read_source
 
     given = dict(shapes or {})
-    opened = open_inputs(model, given)
+    source = read_source(model)
+    opened = open_inputs(source.model, given, named)
     if not opened.symbols:
-        return lower(load_graph(model, given))
+        return lower(import_source(source, given, frozenset())[0])
 
-    def graph_at(values: Values) -> Graph:
+    def imported(values: Values, kept: frozenset[str] = frozenset()) -> tuple[Graph, GraphBuilder]:
         try:
-            return load_graph(model, given | opened.shapes_at(values))
+            return import_source(source, given | opened.shapes_at(values), kept)
         except UnsupportedOperator:
             raise
         except ModelError as error:
             raise refused_at(opened.symbols, values, error) from error
 
     points = sample_values(opened.symbols)
-    programs = [lower(graph_at(points[0]))]
-    for count, values in enumerate(points[1:], start=2):
-        programs.append(with_constants_of(programs[0], lower(graph_at(values))))
-        if count == len(opened.symbols) + 1:
-            # As many as a fit needs: most models that have no common form are refused here, at a fraction of the cost.
-            generalise_program(programs, points[:count], opened.symbols)
-    common = generalise_program(programs, points, opened.symbols)
+    # As many as a fit needs: most models that have no common form are refused by these, at a fraction of the cost.
+    few = points[: len(opened.symbols) + 1]
+    examples = [imported(values) for values in few]
+    kept = open_values([builder for _, builder in examples])
+    if any(name in builder.constants for _, builder in examples for name in kept):
+        examples = [imported(values, kept) for values in few]
+    graphs = [replace(graph, open_values=kept) for graph, _ in examples]
+    programs = [lower(graphs[0])]
+    programs += [with_constants_of(programs[0], lower(graph)) for graph in graphs[1:]]
+    generalise_program(programs, few, opened.symbols)
+    for values in points[len(few) :]:
+        programs.append(with_constants_of(programs[0], lower(imported(values, kept)[0])))
+    common = within_tables(generalise_program(programs, points, opened.symbols))
     verify_program(common)
-    smallest = {symbol.name: symbol.low for symbol in opened.symbols}
-    check_outputs(common, graph_at(smallest).types(), smallest)
+    smallest = {symbol.name: symbol.low for symbol in common.symbols}
+    check_outputs(common, imported(smallest)[0].types(), smallest)
     return common
 
 
@@ -131,11 +150,18 @@ def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kern
 
 
 def compile_image(
-    program: Program, target: Target, threads: int, source: ScheduleSource, *, consume: bool = False
+    program: Program,
+    target: Target,
+    threads: int,
+    source: ScheduleSource,
+    *,
+    consume: bool = False,
+    pool: ConstantPool | None = None,
 ) -> Image:
     """Look every Workload up, build its kernel, link. Measures nothing; `Image.lookups` says what was found.
 
-    `consume`: the Program gives its constants up, which saves as much memory as they take.
+    `consume`: the Program gives its constants up, which saves as much memory as they take. `pool`: of constants that
+    were packed before, for other sizes of the same model.
 
     Raises TargetError where the Target has no program for so many threads.
     """
@@ -144,7 +170,7 @@ def compile_image(
     built = {d: build_kernel(c.workload, c.found.schedule, target) for d, c in chosen.items()}
     kernels = [built[s.workload.digest] for s in program.subgraphs]
     lookups = tuple(choice.lookup for choice in chosen.values())
-    return link(program, kernels, target, threads, lookups, consume=consume)
+    return link(program, kernels, target, threads, lookups, consume=consume, pool=pool)
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:

@@ -56,6 +56,17 @@ class Bound:
     high: int
 
 
+FAR = 1 << 62
+"""Further from 0 than any index: the end of a Bound that is open on that side."""
+
+
+def below(index: Index, extent: Index) -> Bound:
+    """0 <= index < extent, of an index that is never negative where the extent depends on symbols."""
+    if extent.constant is not None:
+        return Bound(index, 0, extent.const)
+    return Bound(index - extent, -FAR, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """`inside` where every bound holds, else `outside`; `inside` may read out of bounds elsewhere."""

@@ -1,4 +1,4 @@
-"""Extents: affine expressions over named symbols such as a batch or a sequence length.
+"""Extents: polynomials over named symbols such as a batch or a sequence length.
 
 A static model has no symbols and all its extents are constants. What is decided by numbers (layouts, fusion, tiles) is
 decided for the `nominal` value of each symbol; the code that comes of it holds for its whole range.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.errors import InputError
-from compiler.index import Index
+from compiler.index import Index, Times, product_of
 
 Size = int | Index
 """A number, or an expression over symbols that is not constant."""
@@ -29,8 +29,8 @@ class Symbol:
 
     @property
     def nominal(self) -> int:
-        """The value for which schedules are chosen: the first hint, else a small batch within the range."""
-        return self.hints[0] if self.hints else max(self.low, min(self.high, _NOMINAL))
+        """The value within the range for which schedules are chosen: the first hint, else a small batch."""
+        return max(self.low, min(self.high, self.hints[0] if self.hints else _NOMINAL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +76,14 @@ def size_at(size: Size, values: Mapping[str, int]) -> int:
 
 
 def product(extents: Iterable[Index]) -> Index:
-    """Product of extents; raises InputError where it is not affine, because two of them are symbolic."""
-    total = Index.of(1)
-    for extent in extents:
-        if extent.constant is not None:
-            total *= extent.constant
-        elif total.constant is not None:
-            total = extent * total.constant
-        else:
-            msg = f"the sizes {total} and {extent} are multiplied; give one of them a value with --shape NAME=1,128"
-            raise InputError(msg)
-    return total
+    """Product of extents."""
+    return product_of(extents)
 
 
 def divides(factor: int, extent: Index) -> bool:
     """Whether the extent is a multiple of the factor, whatever its symbols are."""
     return extent.const % factor == 0 and all(
-        coefficient % factor == 0 and isinstance(atom, str) for atom, coefficient in extent.terms
+        coefficient % factor == 0 and isinstance(atom, str | Times) for atom, coefficient in extent.terms
     )
 
 
@@ -118,11 +109,10 @@ def ranges_of(symbols: Iterable[Symbol]) -> dict[str, int]:
     return {symbol.name: symbol.high + 1 for symbol in symbols}
 
 
-def row_major(shape: tuple[Size, ...], what: str) -> tuple[int, ...]:
-    """Strides in elements of a row-major buffer; raises InputError where an extent but the first is symbolic."""
-    strides, step = [], 1
-    for place in reversed(range(len(shape))):
-        strides.append(step)
-        if place:
-            step *= static(Index.of(shape[place]), f"dimension {place} of {what}")
+def row_major(shape: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Strides in elements of a row-major buffer."""
+    strides, step = [], Index.of(1)
+    for size in reversed(shape):
+        strides.append(as_size(step))
+        step = step.times(Index.of(size))
     return tuple(reversed(strides))

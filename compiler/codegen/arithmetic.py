@@ -126,9 +126,8 @@ class Arithmetic:
         flags = "nsz " if name in ("maximum", "minimum") else ""
         return Value(self._out.value(f"call {flags}{kind} {function}({arguments})"), dtype, lanes)
 
-    def select_lanes(self, count: int, first: Value, rest: Value) -> Value:
-        """The first `count` lanes of one vector and the others of another."""
-        mask = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(first.lanes))
-        bits = f"<{first.lanes} x i1> <{mask}>"
+    def select_lanes(self, mask: str, first: Value, rest: Value) -> Value:
+        """The lanes of one vector where the bits of `mask` are set, and the others of another."""
+        bits = f"<{first.lanes} x i1> {mask}"
         text = f"select {bits}, {first.llvm_type} {first.text}, {rest.llvm_type} {rest.text}"
         return Value(self._out.value(text), first.dtype, first.lanes)

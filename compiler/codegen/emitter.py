@@ -139,10 +139,15 @@ class Emitter:
         self._levels[result] = level
         return self._remember_at(text, result, level)
 
-    def moving(self, pointer: str, index: str, step: int) -> str | None:
-        """`pointer + index * step` bytes, carried from iteration to iteration; None where no open loop counts so."""
+    def moving(self, pointer: str, index: str, step: int | str) -> str | None:
+        """`pointer + index * step` bytes, carried from iteration to iteration; None where no open loop counts so.
+
+        `step`: a number, or an SSA value.
+        """
         loop = self._loops.get(index) if self._carried else None
         if loop is None or self.level(pointer) >= self.level(index):
+            return None
+        if isinstance(step, str) and self.level(step) >= self.level(index):
             return None
         key = ("moving", pointer, index, step)
         known = self.remembered(key)
@@ -150,7 +155,8 @@ class Emitter:
             return known
         start = pointer
         if loop.first != "0":
-            distance = self.early(f"mul nsw i64 {loop.first}, {step}", loop.first)
+            operands = (loop.first, step) if isinstance(step, str) else (loop.first,)
+            distance = self.early(f"mul nsw i64 {loop.first}, {step}", *operands)
             start = self.early(
                 f"getelementptr i8, ptr {pointer}, i64 {distance}", pointer, distance, hint="p"
             )

@@ -9,20 +9,30 @@ from typing import NamedTuple
 
 from compiler.codegen.emitter import Emitter
 from compiler.errors import CompileError
-from compiler.index import Atom, FloorDiv, Index, LookedUp
+from compiler.index import Atom, FloorDiv, Index, LookedUp, Mod, Times
 
 
 class Linear(NamedTuple):
-    """`const + lane * l + sum(coefficient * atom)`; atoms are names of loops, or SSA values of quotients."""
+    """`const + lane * l + sum(coefficient * atom)`; atoms are SSA values, those of a product joined by `*`."""
 
     terms: tuple[tuple[Atom, int], ...]
     const: int
     lane: int
 
 
-Lanes = tuple[str | None, int, int]
+class _Found(NamedTuple):
+    """An atom as a multiple of an SSA value, or as a number where there is none; and what a lane adds to it."""
+
+    value: str | None
+    factor: int
+    lane: int
+
+
+Active = int | str
+"""How many lanes are inside an extent: a number, or an SSA value where that is only known at run time."""
+Lanes = tuple[str | None, int, Active]
 """Name of a vector loop, its lanes, and how many of them are active."""
-Moment = tuple[int, str | None, str | None, int]
+Moment = tuple[int, str | None, str | None, Active]
 """Which names are bound, but for the numbers of unrolled loops: of an environment, the same until a name changes."""
 
 
@@ -61,7 +71,7 @@ class Indices:
         self._lane = 0
         self._group_name: str | None = None
         self.lanes = 0
-        self.active = 0
+        self.active: Active = 0
         self.groups = 1
         self.active_groups = 1
 
@@ -125,14 +135,17 @@ class Indices:
         finally:
             del self._vectors[name]
 
-    def enter_vector(self, name: str, lanes: int, active: int) -> Lanes:
+    def enter_vector(self, name: str, lanes: int, active: Active) -> Lanes:
         """From here on the name runs over the lanes. Returns what `leave_vector` needs."""
         if self._group_name is not None:
             msg = f"vector loop {name} stands inside two other vector loops"
             raise CompileError(msg)
         before = self._lane_name, self.lanes, self.active
         if self._lane_name is not None:
-            self._group_name, self.groups, self.active_groups = before
+            if not (isinstance(active, int) and isinstance(self.active, int)):
+                msg = f"vectors of vector loop {name} have lengths that are only known at run time"
+                raise CompileError(msg)
+            self._group_name, self.groups, self.active_groups = self._lane_name, self.lanes, self.active
         self._lane_name, self.lanes, self.active = name, self.groups * lanes, active
         return before
 
@@ -170,7 +183,7 @@ class Indices:
             self._lane_name, self.lanes, self.active = name, lanes, active
 
     @contextmanager
-    def only(self, active: int) -> Iterator[None]:
+    def only(self, active: Active) -> Iterator[None]:
         """Inside, only the first lanes are active."""
         before, self.active = self.active, active
         try:
@@ -178,9 +191,23 @@ class Indices:
         finally:
             self.active = before
 
-    def each_lane(self) -> list[tuple[int, bool]]:
-        """Each lane and whether it is active."""
-        return [(lane, lane < self.active) for lane in range(self.lanes)]
+    def each_lane(self) -> list[tuple[int, bool | str]]:
+        """Each lane and whether it is active: known, or an SSA value."""
+        if isinstance(self.active, int):
+            return [(lane, lane < self.active) for lane in range(self.lanes)]
+        return [(lane, self._cached(f"icmp sgt i64 {self.active}, {lane}")) for lane in range(self.lanes)]
+
+    def first_lanes(self, count: Active, lanes: int) -> str:
+        """A vector of bits that are set in the first lanes."""
+        if isinstance(count, int):
+            return f"<{', '.join('i1 true' if lane < count else 'i1 false' for lane in range(lanes))}>"
+        # No wider than most elements, so that the comparison is a vector of the length that it is used for.
+        kind = f"<{lanes} x i32>"
+        narrow = self._cached(f"trunc i64 {count} to i32")
+        one = self._cached(f"insertelement {kind} poison, i32 {narrow}, i64 0")
+        every = self._cached(f"shufflevector {kind} {one}, {kind} poison, {kind} zeroinitializer")
+        places = ", ".join(f"i32 {lane}" for lane in range(lanes))
+        return self._cached(f"icmp sgt {kind} {every}, <{places}>")
 
     def binding(self, index: Index) -> Index:
         """The index with unrolled loops replaced by their numbers."""
@@ -203,12 +230,20 @@ class Indices:
         """Find what holds at this moment; False where copies of an unrolled loop may differ in more than a number."""
         moment = self.moment
         terms = prepared.index.terms
-        if prepared.moment != moment and all(isinstance(atom, str) for atom, _ in terms):
+        if prepared.moment != moment:
+            prepared.moving = None
+        if prepared.moment != moment and all(self._keeps(atom) for atom, _ in terms):
             linear = self.linear(prepared.index)
             prepared.terms, prepared.lane = linear.terms, linear.lane
             prepared.moving = tuple((str(atom), c) for atom, c in terms if atom in self._numbers)
         prepared.moment = moment
         return prepared.moving is not None
+
+    def _keeps(self, atom: Atom) -> bool:
+        """Whether it is a name, or a product that no unrolled loop changes."""
+        if isinstance(atom, Times):
+            return all(isinstance(factor, str) and factor not in self._numbers for factor in atom.factors)
+        return isinstance(atom, str)
 
     def offset(self, prepared: Prepared) -> int:
         """The constant of an expression that was fixed at this moment, under the numbers of unrolled loops."""
@@ -228,11 +263,12 @@ class Indices:
             elif isinstance(part, LookedUp):
                 atom = self._looked_up(part)
             else:
-                number = self._quotient(part)
-                if isinstance(number, int):
-                    const += coefficient * number
+                found = self._product(part) if isinstance(part, Times) else self._quotient(part)
+                lane += coefficient * found.lane
+                if found.value is None:
+                    const += coefficient * found.factor
                 else:
-                    terms.append((number, coefficient))
+                    terms.append((found.value, coefficient * found.factor))
                 continue
             if atom in numbers:
                 const += coefficient * numbers[atom]
@@ -245,24 +281,51 @@ class Indices:
                 terms.append((self._ssa[atom], coefficient))
         return Linear(tuple(terms), const, lane)
 
+    def _product(self, atom: Times) -> _Found:
+        """Raises LaneDependent where what a lane adds is only known at run time."""
+        number, lane, values = 1, 0, list[str]()
+        for factor in atom.factors:
+            linear = self.linear(Index.of(factor))
+            if linear.lane:
+                lane = linear.lane
+            elif linear.terms:
+                values.append(str(self.number(linear, 0)))
+            else:
+                number *= linear.const
+        if lane and values and number:
+            msg = f"from lane to lane the stride is {' * '.join(values)}, which is only known at run time"
+            raise LaneDependent(msg)
+        if lane or not values or not number:
+            return _Found(None, 0 if lane else number, number * lane)
+        return _Found("*".join(sorted(values)), number, 0)
+
     def number(self, linear: Linear, plus: int) -> int | str:
         """The expression (its lane part left out) plus a number: an integer where it is known, else an SSA value."""
         if not linear.terms:
             return linear.const + plus
         total = ""
-        for atom, coefficient in sorted(linear.terms, key=lambda term: self._out.level(str(term[0]))):
+        for atom, coefficient in sorted(linear.terms, key=lambda term: self.level(term[0])):
             term = self.times(str(atom), coefficient)
             total = term if not total else self._out.early(f"add nsw i64 {total}, {term}", total, term)
         offset = linear.const + plus
         return total if not offset else self._out.early(f"add nsw i64 {total}, {offset}", total)
 
     def times(self, atom: str, factor: int) -> str:
-        """A multiple of an SSA value."""
+        """A multiple of an SSA value, or of a product of them."""
+        first, *others = sorted(atom.split("*"), key=self._out.level)
+        atom = first
+        for other in others:
+            atom = self._out.early(f"mul nsw i64 {atom}, {other}", atom, other)
         return atom if factor == 1 else self._out.early(f"mul nsw i64 {atom}, {factor}", atom)
+
+    def level(self, atom: Atom) -> int:
+        """Region at whose start an SSA value, or a product of them, is there."""
+        return max(self._out.level(part) for part in str(atom).split("*"))
 
     def moved(self, pointer: str, atom: str, step: int) -> str:
         """The pointer, `atom * step` bytes on: in step with the loop where the atom counts one."""
-        moving = self._out.moving(pointer, atom, step)
+        *strides, index = sorted(atom.split("*"), key=self._out.level)
+        moving = self._out.moving(pointer, index, self.times("*".join(strides), step) if strides else step)
         if moving is not None:
             return moving
         distance = self.times(atom, step)
@@ -282,30 +345,32 @@ class Indices:
         self._ssa[one] = one
         return one
 
-    def _quotient(self, atom: Atom) -> int | str:
-        if isinstance(atom, str | LookedUp):
+    def _quotient(self, atom: Atom) -> _Found:
+        if not isinstance(atom, FloorDiv | Mod):
             raise TypeError(atom)
         inner = self.linear(atom.value)
         if inner.lane:
             msg = "a quotient over the lanes of a vector has no vector form"
             raise LaneDependent(msg)
-        number = self.number(inner, 0)
-        if isinstance(number, int):
-            return number // atom.divisor if isinstance(atom, FloorDiv) else number % atom.divisor
+        number, divisor = self.number(inner, 0), self.number(self.linear(Index.of(atom.divisor)), 0)
+        if isinstance(number, int) and isinstance(divisor, int):
+            return _Found(None, number // divisor if isinstance(atom, FloorDiv) else number % divisor, 0)
         if _may_be_negative(atom.value):
-            return self._floored(number, atom.divisor, quotient=isinstance(atom, FloorDiv))
+            return _Found(self._floored(number, divisor, quotient=isinstance(atom, FloorDiv)), 1, 0)
         word = "udiv" if isinstance(atom, FloorDiv) else "urem"
-        return self._out.early(f"{word} i64 {number}, {atom.divisor}", number)
+        operands = (str(n) for n in (number, divisor) if not isinstance(n, int))
+        return _Found(self._out.early(f"{word} i64 {number}, {divisor}", *operands), 1, 0)
 
-    def _floored(self, number: str, divisor: int, *, quotient: bool) -> str:
+    def _floored(self, number: int | str, divisor: int | str, *, quotient: bool) -> str:
         """The quotient rounded down, or what it leaves: the machine's rounds towards zero."""
         early = self._out.early
-        rest = early(f"srem i64 {number}, {divisor}", number)
+        operands = [n for n in (number, divisor) if isinstance(n, str)]
+        rest = early(f"srem i64 {number}, {divisor}", *operands)
         below = early(f"ashr i64 {rest}, 63", rest)
         if quotient:
-            towards_zero = early(f"sdiv i64 {number}, {divisor}", number)
+            towards_zero = early(f"sdiv i64 {number}, {divisor}", *operands)
             return early(f"add nsw i64 {towards_zero}, {below}", towards_zero, below)
-        lift = early(f"and i64 {below}, {divisor}", below)
+        lift = early(f"and i64 {below}, {divisor}", below, *operands[-1:])
         return early(f"add nsw i64 {rest}, {lift}", rest, lift)
 
     def _cached(self, text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from compiler.codegen.ahead import LINE
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, LaneDependent, Linear, Prepared
+from compiler.codegen.indices import Active, Indices, LaneDependent, Linear, Prepared
 from compiler.codegen.strided import pick_lanes, vector_starts
 from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, literal, llvm_type, suffix
@@ -19,6 +19,9 @@ from compiler.target import Target
 MOST_VECTORS = 4
 """Vectors that a load with a stride may take: lanes further apart are loaded one by one."""
 
+_FAR = 1 << 31
+_MOST = 1 << 30
+"""Further than any lane is from another."""
 _SECOND_CACHE, _ALL_CACHES = 2, 3
 """In LLVM's words: 3 stays in all caches, 0 in none."""
 
@@ -103,7 +106,7 @@ class Memory:
         """A vector whose lanes are far apart, as a column of a block that is read by rows; None where there is none."""
         lanes, active = self._indices.lanes, self._indices.active
         place = self._indices.place_in_block(self._prepared[id(load)][1].index, lanes)
-        if place is None or lanes < 2 or buffer.name in self._written:
+        if place is None or lanes < 2 or buffer.name in self._written or not isinstance(active, int):
             return None
         start = linear._replace(const=linear.const - place)
         key = ("column", buffer.name, start, lanes, active)
@@ -139,15 +142,23 @@ class Memory:
     def _load_spread(
         self, buffer: Buffer, linear: Linear, tests: Sequence[tuple[Linear, int]], outside: str
     ) -> Value | None:
-        lanes, step = self._indices.lanes, linear.lane
-        last = (self._indices.active - 1) * step
+        lanes, step, active = self._indices.lanes, linear.lane, self._indices.active
+        if not isinstance(active, int):
+            # Where each vector would end is not known; without a stride it is only masked.
+            if step != 1 or not tests:
+                return None
+            active = lanes
+        last = (active - 1) * step
         if not 1 <= step <= MOST_VECTORS or (last < lanes - 1 and not tests):
             return None
         starts = vector_starts(lanes, last, early=not tests)
         kind = llvm_type(buffer.dtype, lanes)
         vectors = []
         for start in starts:
-            key = ("spread", buffer.name, linear.terms, linear.const + start, lanes, tuple(tests), last)
+            key = (
+                *("spread", buffer.name, linear.terms, linear.const + start),
+                *(lanes, tuple(tests), last, self._indices.active),
+            )
             known = self._out.remembered(key)
             if known is None:
                 pointer = self._pointer(buffer, Linear(linear.terms, linear.const + start, 0))
@@ -163,8 +174,8 @@ class Memory:
 
     def _tests_mask(self, tests: Sequence[tuple[Linear, int]], step: int, start: int, last: int) -> str:
         """Which elements from `start` on are needed and pass all tests."""
-        lanes = self._indices.lanes
-        mask = self._lane_mask(min(lanes, last + 1 - start))
+        lanes, active = self._indices.lanes, self._indices.active
+        mask = self._lane_mask(min(lanes, last + 1 - start) if isinstance(active, int) else active)
         for test, width in tests:
             offsets = [(start + e) * (test.lane // step) for e in range(lanes)]
             passed = self._test(test, width, offsets)
@@ -181,10 +192,21 @@ class Memory:
         known = self._out.remembered(key)
         if known is not None:
             return known
+        far = width >= _FAR
+        if far:
+            # Open below: the sign of the distance to the upper end decides, which fits if it is cut off.
+            self._out.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+            number = self._out.value(f"sub i64 {width}, {number}")
+            number = self._out.value(f"call i64 @llvm.smin.i64(i64 {number}, i64 {_MOST})")
+            number = self._out.value(f"call i64 @llvm.smax.i64(i64 {number}, i64 {-_MOST})")
+            self._out.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
         ints = f"<{len(offsets)} x i32>"
         narrow = self._out.value(f"trunc i64 {number} to i32")
         one = self._out.value(f"insertelement {ints} poison, i32 {narrow}, i64 0")
         every = self._out.value(f"shufflevector {ints} {one}, {ints} poison, {ints} zeroinitializer")
+        if far:
+            ends = ", ".join(f"i32 {o}" for o in offsets)
+            return self._out.remember(key, self._out.value(f"icmp sgt {ints} {every}, <{ends}>"))
         place = self._out.value(f"add {ints} {every}, <{', '.join(f'i32 {o}' for o in offsets)}>")
         return self._out.remember(key, self._out.value(f"icmp ult {ints} {place}, splat (i32 {width})"))
 
@@ -206,8 +228,10 @@ class Memory:
         if not value.lanes or self._indices.active == value.lanes or _own_block(buffer, linear, value.lanes):
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
             return
-        if not self._masked_stores or buffer.dtype.size_bytes < self._masked_bytes:
-            store_first(self._out, pointer, value, self._indices.active)
+        active = self._indices.active
+        narrow = not self._masked_stores or buffer.dtype.size_bytes < self._masked_bytes
+        if narrow and isinstance(active, int):
+            store_first(self._out, pointer, value, active)
             return
         function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"
         bits = f"<{value.lanes} x i1>"
@@ -249,7 +273,7 @@ class Memory:
         whole = buffer.packing is not None or _own_block(buffer, linear, lanes)
         if not lanes or self._indices.active == lanes or whole:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
-        if buffer.dtype.size_bytes < self._masked_bytes:
+        if buffer.dtype.size_bytes < self._masked_bytes and isinstance(self._indices.active, int):
             return load_first(self._out, pointer, buffer.dtype, lanes, self._indices.active)
         return self._masked_load(buffer, pointer, self._lane_mask(self._indices.active), "zeroinitializer")
 
@@ -259,7 +283,7 @@ class Memory:
         base = self._out.remembered(key)
         if base is None:
             base = self._pointers[buffer.name]
-            for atom, coefficient in sorted(linear.terms, key=lambda term: self._out.level(str(term[0]))):
+            for atom, coefficient in sorted(linear.terms, key=lambda term: self._indices.level(term[0])):
                 base = self._indices.moved(base, str(atom), coefficient * size)
             self._out.remember(key, base)
         if not linear.const:
@@ -281,9 +305,8 @@ class Memory:
             self._slots[key] = known
         return known
 
-    def _lane_mask(self, active: int) -> str:
-        lanes = self._indices.lanes
-        return f"<{', '.join('i1 true' if lane < active else 'i1 false' for lane in range(lanes))}>"
+    def _lane_mask(self, active: Active) -> str:
+        return self._indices.first_lanes(active, self._indices.lanes)
 
 
 def _own_block(buffer: Buffer, linear: Linear, lanes: int) -> bool:

@@ -10,7 +10,7 @@ from compiler.codegen.ahead import fetched_ahead
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
-from compiler.codegen.indices import Linear
+from compiler.codegen.indices import Active, Linear
 from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.products import Product
 from compiler.codegen.streamed import streamed_after
@@ -18,6 +18,7 @@ from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
 from compiler.errors import CompileError
+from compiler.loop.count import LOOP_LIMIT
 from compiler.loop.ir import (
     Block,
     Buffer,
@@ -36,8 +37,6 @@ from compiler.target import Target
 
 BODY_LIMIT = 60_000
 """Lines of LLVM IR that a kernel may have: beyond it compiling takes seconds and the code misses the cache."""
-LOOP_LIMIT = 64
-"""Loops that a phase may have after unrolling: LLVM's value numbering ends the process at about 90 that count alike."""
 
 _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly ", "scratch": ""}
 
@@ -201,20 +200,29 @@ class _Phase:
                 self._statement(stmt.body)
 
     def _vector(self, stmt: For) -> None:
-        active = self._extent(stmt.extent)
-        if not isinstance(active, int):
-            msg = f"vector loop {stmt.var} has an extent that is only known at run time"
-            raise CompileError(msg)
+        active = self._active(stmt.extent)
         if active:
             indices = self._values.indices
             before = indices.enter_vector(stmt.var, self._lanes(stmt, active), active)
             self._statement(stmt.body)
             indices.leave_vector(before)
 
-    def _lanes(self, stmt: For, active: int) -> int:
+    def _active(self, extent: Extent) -> Active:
+        """Lanes inside the extent: a number, or an SSA value that lies between 0 and the limit."""
+        indices, out = self._values.indices, self._out
+        if extent.bound is None:
+            return extent.limit
+        bound = indices.number(indices.linear(extent.bound), 0)
+        if isinstance(bound, int):
+            return max(0, min(extent.limit, bound))
+        out.declarations |= {"declare i64 @llvm.smin.i64(i64, i64)", "declare i64 @llvm.smax.i64(i64, i64)"}
+        most = out.early(f"call i64 @llvm.smin.i64(i64 {bound}, i64 {extent.limit})", bound)
+        return out.early(f"call i64 @llvm.smax.i64(i64 {most}, i64 0)", most)
+
+    def _lanes(self, stmt: For, active: Active) -> int:
         """The loop's vector length, or the next that holds its active lanes; vectors in registers keep theirs."""
         lanes = stmt.extent.limit
-        if active > lanes // 2 or self._in_registers(stmt):
+        if not isinstance(active, int) or active > lanes // 2 or self._in_registers(stmt):
             return lanes
         while lanes // 2 >= max(2, active):
             lanes //= 2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from typing import assert_never
 
 from compiler.codegen.ahead import Ahead
@@ -12,7 +13,7 @@ from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.groups import join_groups, take_group
 from compiler.codegen.horizontal import horizontal
-from compiler.codegen.indices import Indices, LaneDependent, Linear
+from compiler.codegen.indices import Active, Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
 from compiler.codegen.math import RANGED, fused
 from compiler.codegen.memory import Memory
@@ -26,7 +27,7 @@ from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
-from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import FAR, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
 from compiler.target import Target
@@ -96,12 +97,18 @@ class Values:
             if slot is not None:
                 return self._memory.load_register(self._buffers[expr.buffer], slot)
         parts = []
-        for group in range(self.indices.active_groups):
+        for group in range(self._groups):
             with self.indices.at_group(group):
                 parts.append(self.value(expr))
         return join_groups(
             self._out, parts, self.indices.groups, self.indices.lanes, self._arithmetic.broadcast
         )
+
+    @property
+    def _groups(self) -> int:
+        """Groups of lanes that are inside the extent of the outer of two vector loops."""
+        assert isinstance(self.indices.active_groups, int)
+        return self.indices.active_groups
 
     def _register(self, load: Load) -> Linear | None:
         """Where the register starts that holds all groups of an access; None where they share one."""
@@ -218,22 +225,46 @@ class Values:
         """A guard that differs between lanes: masked where it holds in the first lanes of a known number."""
         rest = tuple(bound for bound, linear in bounds if not linear.lane)
         lanes = self.indices.lanes
-        held = lanes
+        held: Active = lanes
         for bound, linear in bounds:
             if not linear.lane:
                 continue
-            if linear.terms or linear.lane != 1 or linear.const < bound.low:
+            below = not linear.terms and linear.const >= bound.low
+            if linear.lane != 1 or not (below or bound.low <= -FAR):
                 return self._lane_by_lane(guard)
-            held = min(held, max(0, bound.high - linear.const))
+            held = self._fewer(held, self.indices.number(linear._replace(lane=0), -bound.high))
         if not held:
             return self.value(guard.outside)
         inner = Guard(rest, guard.inside, guard.outside) if rest else guard.inside
-        if held >= self.indices.active:
+        active = self.indices.active
+        if isinstance(held, str):
+            held = self._least(held, active)
+        elif isinstance(active, str):
+            held = self._least(active, held)
+        elif held >= active:
             return self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
         outside = self._arithmetic.broadcast(self.value(guard.outside), lanes)
         with self.indices.only(held):
             inside = self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
-        return self._arithmetic.select_lanes(held, self._arithmetic.broadcast(inside, lanes), outside)
+        mask = self.indices.first_lanes(held, lanes)
+        return self._arithmetic.select_lanes(mask, self._arithmetic.broadcast(inside, lanes), outside)
+
+    def _fewer(self, lanes: Active, over: int | str) -> Active:
+        """The lanes up to the first for which `over`, which grows by one from each to the next, is not negative."""
+        if isinstance(over, int):
+            room: Active = max(0, -over)
+        else:
+            self._out.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
+            negated = self._out.early(f"sub nsw i64 0, {over}", over)
+            room = self._out.early(f"call i64 @llvm.smax.i64(i64 {negated}, i64 0)", negated)
+        if isinstance(room, int) and isinstance(lanes, int):
+            return min(room, lanes)
+        return self._least(room, lanes) if isinstance(room, str) else self._least(str(lanes), room)
+
+    def _least(self, a: str, b: Active) -> str:
+        self._out.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+        operands = (a, b) if isinstance(b, str) else (a,)
+        return self._out.early(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})", *operands)
 
     def _unguarded(self, expr: Expr) -> Value:
         self._guards += 1
@@ -316,7 +347,7 @@ class Values:
         if slot is not None:
             self._memory.store(buffer, slot, value)
             return
-        for group in range(self.indices.active_groups):
+        for group in range(self._groups):
             part = take_group(self._out, value, self.indices.groups, group)
             with self.indices.at_group(group):
                 self.store(load, part)
@@ -331,9 +362,9 @@ class Values:
         lanes, active = self.indices.lanes, self.indices.active
         ops = self._arithmetic
         value = ops.broadcast(value, lanes)
-        if active < lanes:
+        if isinstance(active, str) or active < lanes:
             neutral_lanes = ops.broadcast(self._neutral(op, value.dtype), lanes)
-            value = ops.select_lanes(active, value, neutral_lanes)
+            value = ops.select_lanes(self.indices.first_lanes(active, lanes), value, neutral_lanes)
         total = ops.operation(op, [self._load(place), horizontal(self._out, ops.operation, op, value)])
         self.store(place, total)
 
@@ -350,8 +381,23 @@ class Values:
             if value.lanes:
                 text = self._out.value(f"extractelement {value.llvm_type} {value.text}, i64 {lane}")
                 one = Value(text, value.dtype, 0)
-            with self.indices.at_lane(lane):
+            with self._where(active), self.indices.at_lane(lane):
                 self._memory.store(buffer, self._memory.flat(load, buffer), one)
+
+    @contextmanager
+    def _where(self, condition: bool | str) -> Iterator[None]:  # noqa: FBT001  (it is what this is about)
+        """What is emitted inside happens where the condition holds; one that is a value of its own needs a branch."""
+        if not isinstance(condition, str):
+            yield
+            return
+        out = self._out
+        inside, merge = out.label("inside"), out.label("merge")
+        out.branch_if(condition, inside, merge)
+        out.start_block(inside)
+        with out.region():
+            yield
+        out.branch(merge)
+        out.start_block(merge)
 
     def _lane_by_lane(self, expr: Expr) -> Value:
         """A vector built from one scalar value per lane: gathers, and guards that differ between lanes."""
@@ -360,8 +406,14 @@ class Values:
         for lane, active in self.indices.each_lane():
             if not active:
                 continue
-            with self.indices.at_lane(lane):
+            before, one = self._out.block, None
+            with self._where(active), self.indices.at_lane(lane):
                 one = self.value(expr)
+                last = self._out.block
+            assert one is not None
+            if isinstance(active, str):
+                arms = f"[ {literal(0, one.dtype, 0)}, %{before} ], [ {one.text}, %{last} ]"
+                one = Value(self._out.value(f"phi {one.llvm_type} {arms}"), one.dtype, 0)
             dtype = one.dtype
             kind = llvm_type(dtype, lanes)
             vector = self._out.value(

@@ -32,6 +32,8 @@ class GraphBuilder:
 
     reserved: frozenset[str]
     """Names that the model itself uses, now or later."""
+    open_values: frozenset[str] = frozenset()
+    """Names of values whose shape depends on an open size: they are computed, also where they are known."""
     inputs: dict[str, TensorType] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -80,6 +82,7 @@ class GraphBuilder:
         compute = with_types(compute, lambda value: DType.from_numpy(self.dtype(value)))
         if 0 in shape or any(a.size == 0 for a in compute.reduce_axes):
             return self.add_constant(name, of_nothing(compute))
+        eager = eager and name not in self.open_values
         small = int(np.prod(shape, dtype=np.int64)) <= _EAGER_ELEMENTS
         value = fold(compute, self.constants) if eager and (small or not compute.dtype.is_float) else None
         if value is not None:
@@ -120,7 +123,14 @@ class GraphBuilder:
                 self._copy(output, self.resolve(output))
         read = {value for node in self.nodes for value in node.compute.reads}
         constants = {n: a for n, a in self.constants.items() if n in read}
-        return Graph(self.inputs, tuple(outputs), constants, tuple(self.nodes), name=name)
+        return Graph(
+            self.inputs,
+            tuple(outputs),
+            constants,
+            tuple(self.nodes),
+            open_values=self.open_values,
+            name=name,
+        )
 
     def _copy(self, output: str, value: str) -> None:
         try:

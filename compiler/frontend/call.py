@@ -225,6 +225,10 @@ class OperatorCall:
         self._define(name, compute)
         return name
 
+    def is_open(self, output: int = 0) -> bool:
+        """Whether the shape of an output depends on an open size: it is computed, also from constants alone."""
+        return self.proto.output[output] in self.builder.open_values
+
     def emit_constant(self, array: Array, output: int = 0) -> None:
         """Define an output that is known before the first run."""
         if self.proto.output[output]:

@@ -14,7 +14,7 @@ from compiler.frontend.check import check_model, opsets
 from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES
 from compiler.frontend.lower import Lowered
-from compiler.frontend.read import read_source
+from compiler.frontend.read import Source, read_source
 from compiler.frontend.tensors import TensorReader
 from compiler.frontend.work import work_of
 from compiler.graph.ir import Graph
@@ -22,22 +22,33 @@ from compiler.graph.ir import Graph
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | None = None) -> Graph:
+def import_model(
+    model: str | Path | bytes | onnx.ModelProto,
+    shapes: Shapes | None = None,
+    open_values: frozenset[str] = frozenset(),
+) -> Graph:
     """Read, check and decompose a model.
 
     Args:
         model: not changed.
         shapes: shape of each input whose own shape is not fixed.
+        open_values: see `Graph`.
 
     Raises:
         ModelError: the model cannot be read or is not valid.
         UnsupportedOperator: it is valid, and Luthier has no lowering for one of its nodes.
         InputError: `shapes` does not fit the model.
     """
-    source = read_source(model)
+    return import_source(read_source(model), shapes, open_values)[0]
+
+
+def import_source(
+    source: Source, shapes: Shapes | None, open_values: frozenset[str]
+) -> tuple[Graph, GraphBuilder]:
+    """The Graph, and the builder that knows all values of the model; see `import_model`."""
     check_model(source.model)
     proto = with_functions_inlined(source.model)
-    builder = GraphBuilder(reserved=_names(proto.graph))
+    builder = GraphBuilder(reserved=_names(proto.graph), open_values=open_values)
     tensors = TensorReader(source.folder, source.data)
     for tensor in proto.graph.initializer:
         builder.add_constant(tensor.name, tensors.initialiser(tensor))
@@ -51,7 +62,7 @@ def import_model(model: str | Path | bytes | onnx.ModelProto, shapes: Shapes | N
     outputs = [output.name for output in proto.graph.output]
     graph = builder.graph(outputs, source.name)
     _check_outputs(proto.graph, graph)
-    return graph
+    return graph, builder
 
 
 def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import onnx
 
+from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.input_shapes import input_dims
-from compiler.frontend.read import read_source
 from compiler.symbol import Symbol
 
 LARGEST = 2**20
 """Largest value of a symbol."""
+_LENGTHS = (128,)
+"""What matters most of a dimension that is not the first of its input: a length, where the first is a batch."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,45 @@ class OpenInputs:
 
 
 def open_inputs(
-    model: str | Path | bytes | onnx.ModelProto, given: Mapping[str, tuple[int, ...]]
+    model: onnx.ModelProto,
+    given: Mapping[str, tuple[int, ...]],
+    named: Sequence[Mapping[str, tuple[int, ...]]] = (),
 ) -> OpenInputs:
     """The open dimensions of inputs that are not in `given`; an unnamed one gets a name of its own.
 
-    An input without any shape is left out: importing says what is wrong with it.
+    An input without any shape is left out: importing says what is wrong with it. The sizes in `named` are what matters
+    most.
     """
     shapes: dict[str, tuple[int | str, ...]] = {}
-    for name, dims in input_dims(read_source(model, data=False).model.graph).items():
+    for name, dims in input_dims(model.graph).items():
         if name in given or dims is None or all(isinstance(dim, int) for dim in dims):
             continue
         shapes[name] = tuple(dim or f"{name}.{place}" for place, dim in enumerate(dims))
-    names = dict.fromkeys(dim for shape in shapes.values() for dim in shape if isinstance(dim, str))
-    return OpenInputs(tuple(Symbol(name, 1, LARGEST) for name in names), shapes)
+    first = {shape[0] for shape in shapes.values() if shape}
+    hints: dict[str, set[int]] = {dim: set() for s in shapes.values() for dim in s if isinstance(dim, str)}
+    for name, shape in shapes.items():
+        for size in (size for size in named if len(size.get(name, ())) == len(shape)):
+            for dim, value in zip(shape, size[name], strict=True):
+                if isinstance(dim, str) and value <= LARGEST:
+                    hints[dim].add(value)
+    symbols = (
+        Symbol(
+            name, 1, LARGEST, tuple(sorted(hints[name], reverse=True)) or (() if name in first else _LENGTHS)
+        )
+        for name in hints
+    )
+    return OpenInputs(tuple(symbols), shapes)
+
+
+def open_values(examples: Sequence[GraphBuilder]) -> frozenset[str]:
+    """The values of a model whose shape differs between examples.
+
+    A constant whose shape depends on an open size (a mask, the beginning of a table of positions) has other elements
+    for every size: it must be left as what it is computed from.
+    """
+    first, *others = examples
+    return frozenset(
+        name
+        for name, shape in first.shapes.items()
+        if any(other.shapes.get(name, shape) != shape for other in others)
+    )

@@ -2,6 +2,7 @@
 
 const g, v; s = div(g, sqrt(v)); y = mul(x, s)   →   const s; y = mul(x, s)
 const k: f32[]; y = mul(x, k[])                  →   y = mul(x, 0.5)
+k[a0, a1] = 0.5; y = mul(x, k[a0, a1])           →   y = mul(x, 0.5)
 """
 
 from __future__ import annotations
@@ -29,17 +30,21 @@ _POINTS = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:
-    """Computed in float64, then rounded once to the type of the value. Outputs of the graph stay computed."""
+    """Computed in float64, then rounded once to the type of the value. Outputs and open values stay computed."""
 
     name: str = "fold-constants"
 
     def run(self, graph: Graph) -> Graph:
         """Fold in topological order, so that chains of constant nodes go at once."""
         constants = dict(graph.constants)
+        literals: dict[str, Const] = {}
         kept: list[Node] = []
         for old in graph.nodes:
-            node = _with_literals(old, constants)
-            folded = None if node.output in graph.outputs else fold(node.compute, constants)
+            node = _with_literals(old, constants, literals)
+            if isinstance(node.compute.body, Const) and node.compute.reducer is None:
+                literals[node.output] = node.compute.body
+            stays = node.output in graph.outputs or node.output in graph.open_values
+            folded = None if stays else fold(node.compute, constants)
             if folded is None:
                 kept.append(node)
             else:
@@ -74,10 +79,14 @@ def _is_static(compute: Compute) -> bool:
     return all(a.extent.constant is not None for a in (*compute.axes, *compute.reduce_axes))
 
 
-def _with_literals(node: Node, constants: Mapping[str, Array]) -> Node:
+def _with_literals(node: Node, constants: Mapping[str, Array], literals: Mapping[str, Const]) -> Node:
+    """`literals`: values all of whose elements are one number."""
+
     def rule(expr: Expr) -> Expr | None:
         if not isinstance(expr, Load):
             return None
+        if expr.buffer in literals:
+            return literals[expr.buffer]
         array = constants.get(expr.buffer)
         if array is None or array.size != 1:
             return None

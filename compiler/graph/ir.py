@@ -97,13 +97,17 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A whole model. `constants` holds read-only arrays."""
+    """A whole model. `constants` holds read-only arrays.
+
+    `open_values`: those whose shape depends on an open size of the model; they are computed, also from constants alone.
+    """
 
     inputs: Mapping[str, TensorType]
     outputs: tuple[str, ...]
     constants: Mapping[str, np.ndarray]
     nodes: tuple[Node, ...]
     symbols: tuple[Symbol, ...] = ()
+    open_values: frozenset[str] = field(default=frozenset(), kw_only=True)
     name: str = field(default="graph", kw_only=True)
 
     def with_nodes(self, nodes: tuple[Node, ...], constants: Mapping[str, np.ndarray] | None = None) -> Graph:

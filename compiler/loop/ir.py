@@ -16,8 +16,8 @@ whose every access is at a constant place, so that it needs no memory. A CPU use
 loops, and global, local and register buffers; block, thread and shared are for GPUs. A vector loop's limit is the
 vector length; where its extent is smaller the rest of the lanes is masked.
 
-An extent may depend on symbols, whose values a kernel gets when it runs; so may the first dimension of a buffer. Where
-the bound has symbols only, the limit is the largest value that their ranges allow.
+An extent may depend on symbols, whose values a kernel gets when it runs; so may the dimensions of a global buffer, and
+its strides are then products. Where the bound has symbols only, the limit is the largest value that their ranges allow.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ class Extent:
     limit: int
     bound: Index | None = None
 
+    @property
+    def whole(self) -> Index:
+        """The trip count of a loop that is as long as its bound, where there is one."""
+        return Index.of(self.limit) if self.bound is None else self.bound
+
     def substitute(self, bindings: Mapping[str, Index]) -> Extent:
         """Replace names in the bound."""
         if self.bound is None:
@@ -91,9 +96,9 @@ class Buffer:
     packing: Packing | None = None
 
     @property
-    def strides(self) -> tuple[int, ...]:
+    def strides(self) -> tuple[Size, ...]:
         """Row-major strides in elements."""
-        return row_major(self.shape, self.name)
+        return row_major(self.shape)
 
     @property
     def elements(self) -> int:
@@ -104,7 +109,7 @@ class Buffer:
         """Offset in elements of the element at these indices."""
         total = Index()
         for index, stride in zip(indices, self.strides, strict=True):
-            total += index * stride
+            total += index.times(Index.of(stride))
         return total
 
 
@@ -120,12 +125,13 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A name for an index."""
+    """A name for an index; `bound`: what it stays below in truth, where that is over symbols."""
 
     var: str
     value: Index
     extent: int
     body: Stmt
+    bound: Index | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,9 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
             inner = {**ranges, var: extent.limit}
             new = _peel(body, inner) if kind in _COPIED else _split_ends(var, extent, body, inner)
             return stmt if new is body else For(var, extent, kind, new)
-        case Let(var, value, size, body):
-            new = _split_ends(var, Extent(size), body, {**ranges, var: size})
-            return stmt if new is body else Let(var, value, size, new)
+        case Let(var, _, size, body, bound):
+            new = _split_ends(var, Extent(size, bound), body, {**ranges, var: size})
+            return stmt if new is body else replace(stmt, body=new)
         case If(c, then, otherwise):
             a, b = _peel(then, ranges), _peel(otherwise, ranges)
             return stmt if a is then and b is otherwise else If(c, a, b)

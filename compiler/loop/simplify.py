@@ -27,8 +27,9 @@ def substitute_statement(stmt: Stmt, bindings: Mapping[str, Index]) -> Stmt:
     match stmt:
         case For(var, extent, kind, body):
             return For(var, extent.substitute(bindings), kind, substitute_statement(body, bindings))
-        case Let(var, value, extent, body):
-            return Let(var, value.substitute(bindings), extent, substitute_statement(body, bindings))
+        case Let(_, value, _, body):
+            inner = substitute_statement(body, bindings)
+            return replace(stmt, value=value.substitute(bindings), body=inner)
         case If(c, then, otherwise):
             condition = Bound(c.index.substitute(bindings), c.low, c.high)
             return If(
@@ -53,7 +54,7 @@ def simplify_statement(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
             if known.constant is not None:
                 return simplify_statement(substitute_statement(body, {var: known}), ranges)
             inner = simplify_statement(body, {**ranges, var: extent})
-            return stmt if inner is body and known is value else Let(var, known, extent, inner)
+            return stmt if inner is body and known is value else replace(stmt, value=known, body=inner)
         case If(c, then, otherwise):
             decided = decide(c, ranges)
             if decided is not None:

@@ -64,7 +64,7 @@ def _skip(stmt: Stmt, ranges: Mapping[str, int], tile: _Tile) -> Stmt:
             return stmt if new is body else _around(var, new, lambda inner: For(var, extent, kind, inner))
         case Let(var, value, size, body):
             new = _skip(body, {**ranges, var: size}, tile.let(var, value.names()))
-            return stmt if new is body else _around(var, new, lambda inner: Let(var, value, size, inner))
+            return stmt if new is body else _around(var, new, lambda inner: replace(stmt, body=inner))
         case If(c, then, otherwise):
             a, b = _skip(then, ranges, tile), _skip(otherwise, ranges, tile)
             return stmt if a is then and b is otherwise else If(c, a, b)

@@ -34,7 +34,7 @@ def bind(state: State, step: Bind) -> State:
     if guests and step.kind is LoopKind.VECTOR:
         msg = f"cannot make {step.loop} vector: {guests[0]} is computed inside it"
         raise ScheduleError(msg)
-    _check_remainders(state, loop, step)
+    _check_remainders(state, stage, loop, step)
     return state.with_stage(
         replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
     )
@@ -44,11 +44,16 @@ def _at(guest: ScheduledStage) -> tuple[str, str] | None:
     return None if guest.attachment is None else (guest.attachment.consumer, guest.attachment.loop)
 
 
-def _check_remainders(state: State, loop: Loop, step: Bind) -> None:
+def _check_remainders(state: State, stage: ScheduledStage, loop: Loop, step: Bind) -> None:
     """Each length that the last tile of a symbolic extent may have becomes code of its own (compiler.loop.settle)."""
     symbols = {symbol.name for symbol in state.workload.symbols}
     bound = loop.extent.bound
-    if step.kind is LoopKind.PARALLEL or bound is None or not bound.names() & symbols:
+    if bound is None or not bound.names() & symbols:
+        return
+    around_vector = any(
+        inner.kind is LoopKind.VECTOR for inner in stage.loops[stage.position(loop.name) + 1 :]
+    )
+    if step.kind is not LoopKind.UNROLLED and not (step.kind is LoopKind.VECTOR and around_vector):
         return
     lengths = remainders(loop.extent.limit, bound)
     if len(lengths) > MOST_REMAINDERS:

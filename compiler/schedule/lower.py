@@ -7,6 +7,7 @@ computed in the second alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.dtype import DType
@@ -72,7 +73,7 @@ class _Lowering:
         found += [_buffer(operand, "output") for operand in workload.outputs]
         for temporary in workload.temporaries:
             stage = self._attached.get(temporary.name)
-            if stage is None or stage.attachment is None:
+            if stage is None or stage.attachment is None or stage.attachment.is_open:
                 found.append(Buffer(temporary.name, temporary.storage, temporary.dtype, "global", "scratch"))
             else:
                 scope = self._scope(stage.attachment)
@@ -93,7 +94,7 @@ class _Lowering:
         stores = [
             Store(
                 result.target,
-                tuple(_local_axes(stage, i, stage.attachment) for i in result.indices),
+                tuple(_place(stage, i, values) for i in result.indices),
                 self._reads(stage, substitute(result.body, values), defined),
             )
             for result in stage.stage.results
@@ -150,7 +151,7 @@ class _Lowering:
                 inner = block(*self._guests(stage, loop, scope), inner)
             for part in reversed([p for p in stage.lets if p.of == loop.name]):
                 value = _qualify(part.value, stage)
-                inner = Let(qualified(stage.stage.name, part.name), value, part.extent, inner)
+                inner = Let(qualified(stage.stage.name, part.name), value, part.extent, inner, part.bound)
             bounded = loop.extent.substitute(stage.qualifiers)
             inner = For(qualified(stage.stage.name, loop.name), bounded, loop.kind, inner)
         return inner
@@ -179,7 +180,7 @@ class _Lowering:
             if e.buffer in stage.packed:
                 return Load(e.buffer, self._packed[e.buffer].indices)
             guest = self._attached.get(e.buffer)
-            if guest is None or guest.attachment is None:
+            if guest is None or guest.attachment is None or guest.attachment.is_open:
                 return None
             origin = guest.attachment.origin
             return Load(e.buffer, tuple(i - o for i, o in zip(e.indices, origin, strict=True)))
@@ -256,8 +257,11 @@ def _check_scope(stage: ScheduledStage, outside: _Scope) -> None:
         raise ScheduleError(msg)
 
 
-def _local_axes(stage: ScheduledStage, index: Index, attachment: Attachment | None) -> Index:
-    """A target index in qualified names, relative to the attachment's region."""
+def _place(stage: ScheduledStage, index: Index, absolute: Mapping[str, Index]) -> Index:
+    """A target index in qualified names, relative to the attachment's region where that has memory of its own."""
+    attachment = stage.attachment
+    if attachment is not None and attachment.is_open:
+        return index.substitute(absolute)
     local = {axis: _qualify(value, stage) for axis, value in stage.bindings.items()}
     if attachment is not None and index.name is None and index.constant is None:
         msg = f"stage {stage.stage.name} stores at {index}, which cannot be made relative"

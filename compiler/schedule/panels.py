@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.scalar import Apply, Bound, Expr, Guard, Load, rewrite
+from compiler.scalar import Apply, Expr, Guard, Load, below, rewrite
 from compiler.scalar_type import neutral
-from compiler.symbol import Axis, axis
+from compiler.symbol import Axis, as_size, axis, ceiling, divides, product, size_at
 from compiler.workload.ir import Operand, Stage, Workload
 
 PACK = "pack"
@@ -59,11 +59,10 @@ def find_panels(workload: Workload, stage: Stage, name: str) -> Panels | None:
     names, axes = _names(load), {a.name: a for a in stage.axes}
     kept = tuple(a for a in stage.axes if a.name in names and a.name != name)
     reduced = tuple(a for a in stage.reduce_axes if a.name in names)
-    points = axes[name].size
-    for other in (*kept, *reduced):
-        points *= other.size
+    usual = {s.name: s.nominal for s in workload.symbols}
+    points = size_at(as_size(product(a.extent for a in (axes[name], *kept, *reduced))), usual)
     affine = all(index.is_affine() for index in load.indices)
-    if not affine or not reduced or points > operands[load.buffer].elements:
+    if not affine or not reduced or points > size_at(as_size(operands[load.buffer].count), usual):
         return None
     return Panels(load, axes[name], kept, reduced)
 
@@ -73,14 +72,11 @@ def panels(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     place, number_of_axis, lanes = _checked(workload, parameters)
     stage = workload.stages[place]
     name = stage.axes[number_of_axis].name
-    if any(a.extent.constant is None for a in (*stage.axes, *stage.reduce_axes)):
-        msg = f"the axes of stage {stage.name} have open sizes; panels need numbers"
-        raise ScheduleError(msg)
     found = find_panels(workload, stage, name)
     if found is None:
         msg = f"no operand of stage {stage.name} can be copied in panels along {name}"
         raise ScheduleError(msg)
-    number, lane = axis(f"{name}.p", -(-found.along.size // lanes)), axis(f"{name}.l", lanes)
+    number, lane = axis(f"{name}.p", ceiling(found.along.extent, lanes)), axis(f"{name}.l", lanes)
     copied = (*found.kept, number, *found.reduced, lane)
     buffer = Operand(
         f"panels.{stage.name}", tuple(a.extent for a in copied), workload.buffers[found.load.buffer].dtype
@@ -125,9 +121,9 @@ def _element(found: Panels, lanes: int, dtype: DType) -> Expr:
     name = found.along.name
     whole = Index.of(f"{name}.p") * lanes + f"{name}.l"
     load = Load(found.load.buffer, tuple(i.substitute({name: whole}) for i in found.load.indices))
-    if found.along.size % lanes == 0:
+    if divides(lanes, found.along.extent):
         return load
-    return Guard((Bound(whole, 0, found.along.size),), load, neutral("sum", dtype))
+    return Guard((below(whole, found.along.extent),), load, neutral("sum", dtype))
 
 
 def _names(load: Load) -> set[str]:

@@ -7,23 +7,26 @@ A region is a box: per dimension of the result an origin, in the names of the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.errors import ScheduleError
-from compiler.index import Index
+from compiler.index import ZERO, Index
 from compiler.loop.ir import Extent
 from compiler.schedule.state import ScheduledStage, State, qualified
-from compiler.symbol import ranges_of
+from compiler.symbol import Size, as_size, ranges_of
 from compiler.workload.ir import stage_loads
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """First element, in qualified names, and number of elements, per dimension of a stage's target."""
+    """First element, in qualified names, and number of elements, per dimension of a stage's target.
+
+    A dimension of which an unknown part is needed is there as a whole, with its symbolic extent.
+    """
 
     origin: tuple[Index, ...]
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
 
 
 def readers(state: State, buffer: str) -> tuple[ScheduledStage, ...]:
@@ -64,11 +67,16 @@ def needed_region(state: State, buffer: str, consumer: str, loop: str) -> Region
     if not reads:
         msg = f"{what} no stage reads it"
         raise ScheduleError(msg)
-    moved = {name for indices in reads for index in indices for name in index.names()} & inner.keys()
-    if moved & _open_names(state):
-        msg = f"{what} the region there is only known at run time; split the loops inside"
-        raise ScheduleError(msg)
-    sides = [_side(set(indices), inner, what) for indices in zip(*reads, strict=True)]
+    opened = _open_names(state) & inner.keys()
+    sides: list[tuple[Index, Size]] = []
+    for dimension, indices in zip(
+        state.workload.buffers[buffer].shape, zip(*reads, strict=True), strict=True
+    ):
+        names = {name for index in indices for name in index.names()}
+        whole = as_size(dimension) if names & opened else None
+        sides.append((ZERO, whole) if whole is not None else _side(set(indices), inner, what))
+    if any(isinstance(length, Index) for _, length in sides):
+        _check_apart(state, sides, state.stage(consumer), loop, what)
     for origin, _ in sides:
         if origin.bounds(around)[0] < 0:
             msg = f"{what} it is read in front of its first element, at {origin}"
@@ -76,8 +84,46 @@ def needed_region(state: State, buffer: str, consumer: str, loop: str) -> Region
     return Region(tuple(origin for origin, _ in sides), tuple(length for _, length in sides))
 
 
-def region_extent(state: State, length: int, whole: Index, origin: Index) -> Extent:
+def _check_apart(
+    state: State, sides: Sequence[tuple[Index, Size]], consumer: ScheduledStage, loop: str, what: str
+) -> None:
+    """Raise ScheduleError unless each iteration of the loops around has elements of its own.
+
+    A region of open size has no room in memory of the thread: it stays in the whole buffer, which all threads share.
+    """
+    limits_of = dict(_all_limits(state))
+    separate: set[str] = set()
+    for origin, length in sides:
+        reach = length if isinstance(length, int) else None
+        terms = [(str(atom), c) for atom, c in origin.terms if isinstance(atom, str)]
+        if reach is None or len(terms) < len(origin.terms):
+            continue
+        for name, step in sorted(terms, key=lambda term: term[1]):
+            if step < reach:
+                break
+            separate.add(name)
+            reach = step * limits_of.get(name, 1)
+    around = set[str]()
+    host: ScheduledStage | None = consumer
+    while host is not None:
+        last = host.position(loop)
+        names = {other.name for other in host.loops[: last + 1] if other.extent.limit > 1}
+        fused = {part.of for part in host.lets} | {n for part in host.lets for n in part.value.names()}
+        names |= {part.name for part in host.lets if part.of in names and part.extent > 1}
+        around |= {qualified(host.stage.name, name) for name in names - fused}
+        at = host.attachment
+        host, loop = (None, loop) if at is None else (state.stage(at.consumer), at.loop)
+    if around - separate:
+        msg = (
+            f"{what} its size is open, and iterations of {sorted(around - separate)[0]} would share elements"
+        )
+        raise ScheduleError(msg)
+
+
+def region_extent(state: State, length: Size, whole: Index, origin: Index) -> Extent:
     """The trip count along one dimension of a region: `length`, or less where the region sticks out of the whole."""
+    if isinstance(length, Index):
+        return Extent(length.bounds(ranges_of(state.workload.symbols))[1], length)
     room = whole - _largest(state, origin) - length
     if room.bounds(ranges_of(state.workload.symbols))[0] >= 0:
         return Extent(length)
@@ -91,6 +137,9 @@ def _largest(state: State, origin: Index) -> Index:
         for loop in stage.loops:
             if loop.extent.bound is not None and state.is_open(loop.extent):
                 last[qualified(stage.stage.name, loop.name)] = loop.extent.bound - 1
+        for part in stage.lets:
+            if part.bound is not None:
+                last[qualified(stage.stage.name, part.name)] = part.bound - 1
     opened = [(atom, c) for atom, c in origin.terms if isinstance(atom, str) and atom in last and c > 0]
     rest = origin - Index.sum(opened)
     total = Index.of(rest.bounds(dict(_all_limits(state)))[1])

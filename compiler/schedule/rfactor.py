@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.scalar import Bound, Expr, Guard, Load, substitute
+from compiler.scalar import Expr, Guard, Load, below, substitute
 from compiler.scalar_type import neutral
-from compiler.schedule.state import ScheduledStage, State, plain_stage
+from compiler.schedule.state import Loop, ScheduledStage, State, plain_stage
 from compiler.schedule.steps import RFactor
-from compiler.symbol import axis
+from compiler.symbol import Axis
 from compiler.workload.ir import Operand, Stage
 
 
@@ -30,15 +30,15 @@ def rfactor(state: State, step: RFactor) -> State:
     old, reducing = stage.stage, [loop for loop in stage.loops if loop.reduces]
     _check(state, stage, step)
     name, buffer = f"{old.name}.{step.loop}", f"{old.target}.{step.loop}"
-    new_axis = axis(step.loop, stage.loop(step.loop).extent.limit)
+    new_axis = _axis(state, stage.loop(step.loop))
     axes = (*old.axes, new_axis)
     place = tuple(Index.of(a.name) for a in axes)
     partial = replace(
         old,
         name=name,
         axes=axes,
-        reduce_axes=tuple(axis(loop.name, loop.extent.limit) for loop in reducing if loop.name != step.loop),
-        body=_body(stage),
+        reduce_axes=tuple(_axis(state, loop) for loop in reducing if loop.name != step.loop),
+        body=_body(state, stage),
         target=buffer,
         target_indices=place,
     )
@@ -55,14 +55,21 @@ def rfactor(state: State, step: RFactor) -> State:
     return State(workload, stages)
 
 
-def _body(stage: ScheduledStage) -> Expr:
+def _axis(state: State, loop: Loop) -> Axis:
+    """A loop as an axis; where it is shorter at some edge of another it is as long as elsewhere."""
+    return Axis(loop.name, loop.extent.whole if state.is_open(loop.extent) else Index.of(loop.extent.limit))
+
+
+def _body(state: State, stage: ScheduledStage) -> Expr:
     """The body in terms of the loops; the neutral element where they run past the end of an axis."""
     old: Stage = stage.stage
     ranges = {loop.name: loop.extent.limit for loop in stage.loops}
+    plain = {loop.name for loop in stage.loops}
     bounds = tuple(
-        Bound(stage.bindings[a.name], 0, a.size)
+        below(stage.bindings[a.name], a.extent)
         for a in old.reduce_axes
-        if stage.bindings[a.name].bounds(ranges)[1] >= a.size
+        if a.name not in plain
+        and (a.extent.constant is None or stage.bindings[a.name].bounds(ranges)[1] >= a.size)
     )
     body = substitute(old.body, stage.bindings)
     if not bounds:
@@ -78,11 +85,6 @@ def _check(state: State, stage: ScheduledStage, step: RFactor) -> None:
         raise ScheduleError(msg)
     if sum(loop.reduces for loop in stage.loops) < 2:
         msg = f"{what} nothing would be left to reduce; split it first"
-        raise ScheduleError(msg)
-    symbols = {symbol.name for symbol in state.workload.symbols}
-    bounds = [loop.extent.bound for loop in stage.loops if loop.reduces]
-    if any(bound is not None and bound.names() & symbols for bound in bounds):
-        msg = f"{what} how much it reduces is only known at run time"
         raise ScheduleError(msg)
     if stage.attachment is not None or any(
         s.attachment is not None and s.attachment.consumer == step.stage for s in state.stages

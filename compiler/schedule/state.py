@@ -18,7 +18,7 @@ from functools import cached_property
 from compiler.errors import ScheduleError
 from compiler.index import Index, Ranges
 from compiler.loop.ir import Extent, LoopKind
-from compiler.symbol import Axis, Symbol, ranges_of
+from compiler.symbol import Axis, Size, Symbol, ranges_of
 from compiler.workload.ir import Stage, Workload
 
 
@@ -34,12 +34,13 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A name for a quotient or remainder of the fused loop `of`."""
+    """A name for a quotient or remainder of the fused loop `of`; `bound`: its extent, where that is over symbols."""
 
     name: str
     value: Index
     extent: int
     of: str
+    bound: Index | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,18 @@ class Attachment:
 
     Attributes:
         origin: first element of the region, per dimension of the stage's target, in the consumer's qualified names.
-        shape: elements of the region, per dimension.
+        shape: elements of the region, per dimension. Where one is open the region stays in the whole buffer.
     """
 
     consumer: str
     loop: str
     origin: tuple[Index, ...]
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the region has no constant size, so that the thread has no memory of its own for it."""
+        return any(isinstance(size, Index) for size in self.shape)
 
 
 @dataclass(frozen=True)

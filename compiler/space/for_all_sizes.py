@@ -1,8 +1,8 @@
 """The space of a Workload with symbols: of the choices for its nominal sizes, those that are legal for all sizes.
 
-A loop over a symbolic extent can be split, tiled and shared out, but not unrolled whole, nor fused into a loop outside.
-The rules chose their default for the nominal sizes. Where it is not legal, or leaves threads idle at the smallest ones,
-other loops are shared out, and only then the tile is changed.
+A loop over a symbolic extent can be split, tiled, fused and shared out, but not unrolled whole; and a tile whose last
+ones need too many forms makes too much code. The rules chose their default for the nominal sizes. Where it is not
+legal, or leaves threads idle at the smallest ones, other loops are shared out, and only then the tile is changed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from compiler.errors import CompileError, ScheduleError
+from compiler.loop.count import LOOP_LIMIT, most_loops
+from compiler.loop.peel import peel
+from compiler.loop.settle import settle
+from compiler.loop.simplify import simplify
+from compiler.loop.skip import skip
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
 from compiler.space.space import Assignment, SearchSpace, Value
@@ -21,7 +26,7 @@ from compiler.workload.ir import Workload
 _LOOP_KNOBS = ("order", "parallel")
 """Knobs that say which loops are shared out; the others shape the tile."""
 _SHARES_PER_THREAD = 4
-_TRIED = 4096
+_TRIED = 512
 
 Shares = tuple[int, int]
 """Iterations of the parallel loop (the shortest, of several phases) at the smallest and at the nominal sizes."""
@@ -57,6 +62,8 @@ def _shares(space: SearchSpace, values: dict[str, Value], workload: Workload) ->
         nest = lower(replay(workload, space.build(values)), "check")
     except ScheduleError:
         return _ILLEGAL
+    if most_loops(peel(skip(settle(simplify(nest))))) > LOOP_LIMIT:
+        return _ILLEGAL
     smallest = {symbol.name: symbol.low for symbol in workload.symbols}
     usual = {symbol.name: symbol.nominal for symbol in workload.symbols}
     at_smallest, at_usual = (
@@ -74,7 +81,8 @@ def _default(space: SearchSpace, shares: Callable[[Assignment], Shares], enough:
     best = max(same_tile, key=shares)
     if shares(best) > _ILLEGAL:
         return best
-    return next((a for a in (*_one_changed(space), *space.enumerate(_TRIED)) if shares(a) > _ILLEGAL), None)
+    others = itertools.chain(space.starts, _one_changed(space), space.enumerate(_TRIED))
+    return next((a for a in others if shares(a) > _ILLEGAL), None)
 
 
 def _other_loops(space: SearchSpace) -> Iterator[Assignment]:

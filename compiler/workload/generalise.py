@@ -4,21 +4,30 @@
 
 All that stands in front of schedules (shape inference, folding, layouts, fusion, canonical form) works with numbers. It
 is run for several values of the symbols; what comes out must have one structure, and every number in it that differs
-must be affine in the symbols: fitted on some of the values, checked on the others, refused where it is anything else.
+must be a polynomial of few terms in the symbols: fitted on some of the values, checked on the others, refused where it
+is anything else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations, combinations_with_replacement
 from typing import Any
 
 import numpy as np
 
-from compiler.index import Index
+from compiler.index import Atom, FloorDiv, Index, Mod, product_of
 from compiler.symbol import Symbol
 
 Values = Mapping[str, int]
+
+_BASE = 8
+_DEGREE = 3
+"""Of a batch, and two lengths."""
+_MOST_TERMS = 3
 
 
 class DiffersError(ValueError):
@@ -28,15 +37,16 @@ class DiffersError(ValueError):
 def sample_values(symbols: Sequence[Symbol]) -> tuple[Values, ...]:
     """Values to make instances for: a base, one more of each symbol, and some far apart, all together.
 
-    1 is left out where the range has others: an axis of extent 1 disappears.
+    1 is left out where the range has others: an axis of extent 1 disappears. They are small, for many a model takes no
+    large ones, and differ from symbol to symbol.
     """
     low = {s.name: max(s.low, 2) for s in symbols}
-    base = {s.name: max(low[s.name], s.nominal) for s in symbols}
+    base = {s.name: max(low[s.name], _BASE + 3 * place) for place, s in enumerate(symbols)}
     points = [base]
     points += [{**base, s.name: base[s.name] + 1} for s in symbols]
     points.append({s.name: low[s.name] + 1 + place for place, s in enumerate(symbols)})
     points.append({s.name: 2 * base[s.name] + 5 + 6 * place for place, s in enumerate(symbols)})
-    points.append({s.name: 7 * base[s.name] + 3 + 4 * place for place, s in enumerate(symbols)})
+    points.append({s.name: 4 * base[s.name] + 3 + 4 * place for place, s in enumerate(symbols)})
     within = [{s.name: min(s.high, point[s.name]) for s in symbols} for point in points]
     return tuple(point for place, point in enumerate(within) if point not in within[:place])
 
@@ -66,34 +76,95 @@ def generalise(instances: Sequence[Any], points: Sequence[Values], where: str = 
     return first
 
 
-def affine(numbers: Sequence[int], points: Sequence[Values], where: str) -> Index:
-    """The affine expression that has these values at these points; raises DiffersError where there is none."""
-    base = points[0]
-    found = Index.of(numbers[0])
-    for name in base:
-        step = next((i for i, p in enumerate(points) if _moved(base, p) == {name}), None)
-        if step is not None:
-            slope, rest = divmod(numbers[step] - numbers[0], points[step][name] - base[name])
-            found += (Index.of(name) - base[name]) * slope if not rest else 0
-    if any(found.evaluate(point) != number for number, point in zip(numbers, points, strict=True)):
-        names = ", ".join(base)
-        msg = f"{where} is {list(numbers)} for {[tuple(p.values()) for p in points]}, not affine in {names}"
+def polynomial(numbers: Sequence[int], points: Sequence[Values], where: str) -> Index:
+    """The expression of few terms that has these values at these points; raises DiffersError where there is none."""
+    names = tuple(points[0])
+    found = _polynomial(
+        tuple(numbers), names, tuple(tuple(point[name] for name in names) for point in points)
+    )
+    if found is None:
+        places = [tuple(p.values()) for p in points]
+        msg = f"{where} is {list(numbers)} for {places}, no polynomial of few terms in {', '.join(names)}"
         raise DiffersError(msg)
     return found
 
 
-def _moved(base: Values, point: Values) -> set[str]:
-    return {name for name in base if point[name] != base[name]}
+@lru_cache(maxsize=4096)
+def _polynomial(
+    numbers: tuple[int, ...], names: tuple[str, ...], points: tuple[tuple[int, ...], ...]
+) -> Index | None:
+    """Of the lowest degree that fits, the one with fewest terms."""
+    for degree in range(_DEGREE + 1):
+        monomials = [
+            m for d in range(degree + 1) for m in combinations_with_replacement(range(len(names)), d)
+        ]
+        # Affine ones may have all of their terms: a fit of them is determined by neighbouring points.
+        most = len(names) + 1 if degree < 2 else _MOST_TERMS
+        for count in range(1, min(most, len(points)) + 1):
+            for chosen in combinations(monomials, count):
+                factors = _fitted(numbers, chosen, points)
+                if factors is not None:
+                    terms = (product_of(Index.of(names[i]) for i in m) for m in chosen)
+                    return sum((term * f for term, f in zip(terms, factors, strict=True)), Index())
+    return None
+
+
+def _fitted(
+    numbers: tuple[int, ...], monomials: tuple[tuple[int, ...], ...], points: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...] | None:
+    """Whole coefficients with which the monomials give the numbers at all points; None where there are none."""
+    rows = [[*_at(point, monomials), Fraction(n)] for point, n in zip(points, numbers, strict=True)]
+    for column in range(len(monomials)):
+        pivot = next((r for r in range(column, len(rows)) if rows[r][column]), None)
+        if pivot is None:
+            return None
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        first = rows[column][column]
+        rows[column] = [value / first for value in rows[column]]
+        for r, row in enumerate(rows):
+            if r != column and row[column]:
+                rows[r] = [a - row[column] * b for a, b in zip(row, rows[column], strict=True)]
+    found = [row[-1] for row in rows]
+    if any(found[len(monomials) :]) or any(f.denominator != 1 for f in found):
+        return None
+    return tuple(int(f) for f in found[: len(monomials)])
+
+
+def _at(point: tuple[int, ...], monomials: tuple[tuple[int, ...], ...]) -> list[Fraction]:
+    values = []
+    for monomial in monomials:
+        value = 1
+        for place in monomial:
+            value *= point[place]
+        values.append(Fraction(value))
+    return values
 
 
 def _index(instances: Sequence[Index], points: Sequence[Values], where: str) -> Index:
     first = instances[0]
-    if any(other.terms != first.terms for other in instances):
+    if all(other == first for other in instances):
+        return first
+    if any(len(other.terms) != len(first.terms) for other in instances):
         msg = f"{where} is {first} for one size and {next(o for o in instances if o != first)} for another"
         raise DiffersError(msg)
-    if all(other.const == first.const for other in instances):
-        return first
-    return Index(first.terms) + affine([other.const for other in instances], points, where)
+    total = polynomial([other.const for other in instances], points, where)
+    for terms in zip(*(other.terms for other in instances), strict=True):
+        atom = _atom([a for a, _ in terms], points, where)
+        total += polynomial([c for _, c in terms], points, where).times(atom)
+    return total
+
+
+def _atom(instances: Sequence[Atom], points: Sequence[Values], where: str) -> Index:
+    first = instances[0]
+    if all(other == first for other in instances):
+        return Index.of(first)
+    if not isinstance(first, FloorDiv | Mod) or any(type(other) is not type(first) for other in instances):
+        msg = f"{where} has {first} for one size and {next(o for o in instances if o != first)} for another"
+        raise DiffersError(msg)
+    quotients = [other for other in instances if isinstance(other, FloorDiv | Mod)]
+    value = _index([q.value for q in quotients], points, where)
+    divisor = _index([Index.of(q.divisor) for q in quotients], points, where)
+    return value // divisor if isinstance(first, FloorDiv) else value % divisor
 
 
 def _record(instances: Sequence[Any], points: Sequence[Values], where: str) -> Any:

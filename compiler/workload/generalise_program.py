@@ -9,8 +9,7 @@ from dataclasses import replace
 from compiler.errors import ModelError, NotStatic
 from compiler.graph.ir import TensorType
 from compiler.symbol import Symbol, size_at
-from compiler.workload.generalise import DiffersError, Values, affine, generalise, same_array
-from compiler.workload.ir import Workload
+from compiler.workload.generalise import DiffersError, Values, generalise, polynomial, same_array
 from compiler.workload.name_symbols import name_symbols
 from compiler.workload.program import Program, Subgraph
 
@@ -26,7 +25,7 @@ def generalise_program(
         symbols: of the model.
 
     Raises:
-        NotStatic: the programs differ in more than sizes, or in sizes that are not affine in the symbols.
+        NotStatic: the programs differ in more than sizes, or in sizes that are no polynomials of the symbols.
     """
     if len({len(program.subgraphs) for program in programs}) > 1:
         raise _refused(symbols, "it splits into another number of subgraphs")
@@ -70,14 +69,7 @@ def _subgraph(
     except DiffersError as error:
         raise _refused(symbols, f"in {name!r}, {error}") from error
     workload, names = name_symbols(replace(found.workload, symbols=symbols))
-    _check_places(workload, name, symbols)
     return replace(found, workload=workload, symbols=names)
-
-
-def _check_places(workload: Workload, name: str, symbols: tuple[Symbol, ...]) -> None:
-    for operand in (*workload.operands, *workload.temporaries, *workload.outputs):
-        if any(extent.constant is None for extent in operand.shape[1:]):
-            raise _refused(symbols, f"{name!r} has it in a dimension that is not the outermost in memory")
 
 
 def _common_name(names: Sequence[str], points: Sequence[Values]) -> str:
@@ -90,7 +82,7 @@ def _common_name(names: Sequence[str], points: Sequence[Values]) -> str:
         numbers = [int(text[place]) for text in texts]
         if len(set(numbers)) > 1:
             try:
-                parts[place] = f"{affine(numbers, points, 'a size')}"
+                parts[place] = f"{polynomial(numbers, points, 'a size')}"
             except DiffersError:
                 return names[0]
     return "".join(parts)

@@ -50,8 +50,8 @@ class Operand:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Row-major strides in elements."""
-        return row_major(self.storage, self.name)
+        """Row-major strides in elements; raises InputError where they are symbolic."""
+        return tuple(static(Index.of(step), self.name) for step in row_major(self.storage))
 
     @property
     def storage(self) -> tuple[Size, ...]:

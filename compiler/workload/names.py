@@ -101,7 +101,8 @@ def _groups(data: Load, channel: frozenset[str], channels: int) -> int:
     for index in data.indices:
         if not channel & index.names():
             continue
-        divisors = [atom.divisor for atom, _ in index.terms if isinstance(atom, FloorDiv)]
+        quotients = [atom for atom, _ in index.terms if isinstance(atom, FloorDiv)]
+        divisors = [q.divisor for q in quotients if isinstance(q.divisor, int)]
         return channels // divisors[0] if divisors else channels
     return 1
 

@@ -32,7 +32,7 @@ def _program(program: Program) -> Iterator[str]:
     yield f"program {program.name}"
     for kind, types in (("input", program.inputs), ("output", program.outputs)):
         for name, type_ in types.items():
-            yield f"{kind} {name}: {type_.dtype.value}{list(type_.sizes)}"
+            yield f"{kind} {name}: {type_.dtype.value}[{', '.join(map(str, type_.shape))}]"
     for name, operand in program.buffers.items():
         layout = program.layouts.get(name)
         yield _buffer("buffer", operand) + ("" if layout is None or layout.is_plain else f"  {layout}")
@@ -43,7 +43,7 @@ def _program(program: Program) -> Iterator[str]:
 
 def _buffer(kind: str, operand: Operand) -> str:
     word = "constant" if operand.constant else kind
-    return f"{word} {operand.name}: {operand.dtype.value}{list(operand.sizes)}"
+    return f"{word} {operand.name}: {operand.dtype.value}[{', '.join(map(str, operand.storage))}]"
 
 
 def _stage(stage: Stage) -> list[str]:
@@ -57,4 +57,4 @@ def _stage(stage: Stage) -> list[str]:
 
 
 def _axes(axes: tuple[Axis, ...]) -> str:
-    return ", ".join(f"{a.name} < {a.size}" for a in axes)
+    return ", ".join(f"{a.name} < {a.extent}" for a in axes)

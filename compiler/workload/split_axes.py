@@ -34,9 +34,10 @@ def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
             for atom, _ in index.terms:
                 if not isinstance(atom, FloorDiv | Mod) or atom.value.name not in sizes:
                     continue
-                name, size = str(atom.value.name), sizes[str(atom.value.name)]
-                if 1 < atom.divisor < size and size % atom.divisor == 0 and _plain(workload, name):
-                    yield name, atom.divisor
+                name, size, divisor = str(atom.value.name), sizes[str(atom.value.name)], atom.divisor
+                whole = isinstance(divisor, int) and 1 < divisor < size and size % divisor == 0
+                if isinstance(divisor, int) and whole and _plain(workload, name):
+                    yield name, divisor
 
 
 def _indices(stage: Stage) -> Iterator[Index]:

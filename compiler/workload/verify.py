@@ -55,8 +55,11 @@ def verify_program(program: Program) -> None:
     parts: dict[str, list[str]] = {}
     for part, whole in program.wholes.items():
         parts.setdefault(whole, []).append(part)
+    seen: set[str] = set()
     for subgraph in program.subgraphs:
-        verify_workload(subgraph.workload)
+        if subgraph.workload.digest not in seen:
+            verify_workload(subgraph.workload)
+            seen.add(subgraph.workload.digest)
         _verify_bindings(subgraph, program)
         bound = subgraph.bindings
         for operand in subgraph.workload.operands:

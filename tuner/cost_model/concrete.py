@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from compiler.index import Index
 from compiler.loop.ir import LoopKind
 from compiler.schedule.state import Loop, ScheduledStage, State
+from compiler.symbol import product, static
 from compiler.workload.ir import stage_loads
 from tuner.cost_model.nest import Array, Flags, Nests, accesses
 
@@ -40,7 +40,9 @@ def concrete_nest(state: State, anchor: str) -> Nests:
                 row, limit = places[key]
                 steps[0, row, column] += abs(coefficient)
                 reach[0, row, column] += abs(coefficient) * (limit - 1)
-    region = math.prod(stage.attachment.shape) if stage.attachment is not None else 0
+    region = 0
+    if stage.attachment is not None:
+        region = static(product(Index.of(size) for size in stage.attachment.shape), stage.stage.target)
     return Nests(
         accesses=accesses(state.workload, stage.stage),
         limits=np.array([limits], dtype=np.float64).reshape(1, len(limits)),

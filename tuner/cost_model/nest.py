@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.index import Atom, FloorDiv, Index, LookedUp
+from compiler.index import Atom, FloorDiv, Index, LookedUp, Times
 from compiler.scalar import lookup_names
+from compiler.symbol import static
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
 Array = NDArray[np.float64]
@@ -205,5 +206,7 @@ def _atom_slope(atom: Atom, name: str, moved_by: Mapping[str, frozenset[str]]) -
         return float(atom == name)
     if isinstance(atom, LookedUp):
         return atom.extent / 3 if name in moved_by[atom.name] else 0.0
+    if isinstance(atom, Times):  # of symbols; what is tuned has none
+        raise TypeError(atom)
     inner = _slope(atom.value, name, moved_by)
-    return inner / atom.divisor if isinstance(atom, FloorDiv) else inner
+    return inner / static(Index.of(atom.divisor), "a divisor") if isinstance(atom, FloorDiv) else inner

@@ -9,12 +9,14 @@ from onnx import AttributeProto
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, size_of
-from compiler.frontend.computes import output_axes
+from compiler.frontend.computes import at, output_axes
 from compiler.frontend.limits import checked_shape
 from compiler.graph.ir import Compute
-from compiler.scalar import Const
+from compiler.scalar import Const, Load
 
 _STORED_ELEMENTS = 1 << 16
+_OPEN_RANGE = 1 << 16
+"""Elements of a Range of open length, which is the beginning of one as long as this."""
 
 
 def _constant(call: OperatorCall) -> None:
@@ -43,6 +45,9 @@ def _constant_of_shape(call: OperatorCall) -> None:
     fill = np.zeros(1, np.float32) if value is None else value
     if fill.size != 1:
         call.reject(f"has a value of shape {list(fill.shape)} instead of one element")
+    if call.is_open():
+        known = Const(fill.reshape(-1)[0].item(), DType.from_numpy(fill.dtype))
+        return call.emit(Compute(output_axes(shape), (), None, known, known.dtype))
     if size_of(shape) <= _STORED_ELEMENTS:
         return call.emit_constant(np.full(shape, fill.reshape(-1)[0], fill.dtype))
     if fill.dtype != np.float32:
@@ -72,7 +77,11 @@ def _range(call: OperatorCall) -> None:
     )
     count = max(-((first - last) // step), 0)
     checked_shape((int(count),), f"the output of node {call.label!r}")
-    call.emit_constant((first + np.arange(int(count)) * step).astype(start.dtype))
+    if call.is_open() and count <= _OPEN_RANGE:
+        table = call.intermediate_constant((first + np.arange(_OPEN_RANGE) * step).astype(start.dtype), "all")
+        axes = output_axes((int(count),))
+        return call.emit(Compute(axes, (), None, Load(table, at(axes)), DType.from_numpy(start.dtype)))
+    return call.emit_constant((first + np.arange(int(count)) * step).astype(start.dtype))
 
 
 def _identity(call: OperatorCall) -> None:

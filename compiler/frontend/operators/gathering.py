@@ -30,7 +30,8 @@ def _gather(call: OperatorCall) -> None:
     _check_indices(call, [shape[axis]])
     result = (*shape[:axis], *which, *shape[axis + 1 :])
     data, indices = (call.builder.constants.get(call.value(position)) for position in (0, 1))
-    if data is not None and indices is not None and size_of(result) <= _STORED_ELEMENTS:
+    stored = size_of(result) <= _STORED_ELEMENTS and not call.is_open()
+    if data is not None and indices is not None and stored:
         return call.emit_constant(np.take(data, indices, axis=axis))
     axes = output_axes(result)
     places = at(axes)

@@ -69,6 +69,7 @@ def _where(call: OperatorCall) -> None:
     arrays = [array for array in known if array is not None]
     if (
         len(arrays) == len(known)
+        and not call.is_open()
         and size_of(np.broadcast_shapes(*(a.shape for a in arrays))) <= _STORED_ELEMENTS
     ):
         return call.emit_constant(np.where(*arrays))

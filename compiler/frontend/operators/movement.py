@@ -67,7 +67,7 @@ def _slice_arguments(call: OperatorCall) -> tuple[list[int], list[int], list[int
 
 def _emit_spans(call: OperatorCall, spans: list[range]) -> None:
     value = call.value(0)
-    if value in call.builder.constants:
+    if value in call.builder.constants and not call.is_open():
         picked = call.builder.constants[value][np.ix_(*(list(span) for span in spans))]
         return call.emit_constant(picked)
     axes = output_axes(len(span) for span in spans)

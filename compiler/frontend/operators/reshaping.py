@@ -60,7 +60,7 @@ def _emit(call: OperatorCall, wanted: tuple[int, ...]) -> None:
         call.reject(f"reshapes {list(shape)} to {list(wanted)}, which has other elements")
     if wanted == shape:
         return call.emit_same(value)
-    if value in call.builder.constants:
+    if value in call.builder.constants and not call.is_open():
         return call.emit_constant(call.builder.constants[value].reshape(wanted))
     axes = output_axes(wanted)
     load = Load(value, reshaped_indices(shape, wanted, at(axes)))

@@ -7,24 +7,27 @@ import random
 import numpy as np
 import pytest
 
+from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.loop.interpreter import interpret
 from compiler.loop.ir import For, LoopKind, walk_statements
 from compiler.loop.printer import print_nest
 from compiler.pipeline import build_kernel, build_nest
 from compiler.runtime.loader import LoadedKernel
+from compiler.scalar import Load
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.steps import Bind, Fuse, Reorder, Split
+from compiler.schedule.steps import Bind, Fuse, Reorder, RFactor, Split
 from compiler.space.rules import build_space
-from compiler.symbol import size_at
+from compiler.symbol import Axis, size_at
 from compiler.target import PRESETS, native_target
 from compiler.workload.canonical import canonicalise
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Operand, Stage, Workload
 from compiler.workload.specialise import specialise
 from tests.compiler.execute import relative_error
-from tests.compiler.symbolic import SIZES, SYMBOLIC
+from tests.compiler.symbolic import BATCH, SIZES, SYMBOLIC
 from tests.compiler.workloads import random_operands
 from tests.conftest import Golden
 
@@ -112,11 +115,12 @@ def _copied(workload: Workload, schedule: Schedule) -> list[For]:
     return [s for s in walk_statements(nest.body) if isinstance(s, For) and s.kind in kinds]
 
 
-def test_vector_and_unrolled_loops_do_not_depend_on_symbols() -> None:
+def test_unrolled_loops_do_not_depend_on_symbols() -> None:
     for kind, workload in SYMBOLIC.items():
         space = build_space(workload, native_target(), 2)
         for loop in _copied(workload, space.schedule(space.default)):
-            assert loop.extent.bound is None or "n0" not in loop.extent.bound.names(), kind
+            open_ = loop.extent.bound is not None and "n0" in loop.extent.bound.names()
+            assert not open_ or loop.kind is LoopKind.VECTOR, kind
 
 
 def test_a_tile_that_divides_every_size_has_no_edge() -> None:
@@ -155,7 +159,32 @@ def test_what_a_symbolic_extent_forbids(steps: tuple[Split | Bind | Fuse, ...], 
         replay(SYMBOLIC["add_relu_rows"], Schedule(steps))
 
 
-def test_an_inner_symbolic_loop_cannot_be_fused() -> None:
-    steps = (Reorder("map", ("s1", "s0")), Fuse("map", "s1", "s0"))
-    with pytest.raises(ScheduleError, match="inner extent must be constant"):
-        replay(SYMBOLIC["add_relu_rows"], Schedule(steps))
+def test_an_inner_symbolic_loop_can_be_fused() -> None:
+    """The parts are found by a quotient and a remainder by the size of the call."""
+    steps = (Reorder("map", ("s1", "s0")), Fuse("map", "s1", "s0"), Bind("map", "s1*s0", LoopKind.PARALLEL))
+    for threads in (1, 2):
+        assert max(_errors(SYMBOLIC["add_relu_rows"], Schedule(steps), threads)) < 1e-5
+
+
+def test_a_sum_of_open_length_can_be_factored() -> None:
+    """Partial sums in the lanes of a vector; in the last one the lanes past the end add nothing."""
+    workload = _column_sums()
+    steps = (
+        Split("sum", "r0", 8),
+        RFactor("sum", "r0.i"),
+        Reorder("sum.r0.i", ("s0", "r0.o", "r0.i")),
+        Bind("sum.r0.i", "r0.i", LoopKind.VECTOR),
+        Bind("sum", "r0.i", LoopKind.VECTOR),
+    )
+    assert max(_errors(workload, Schedule(steps), 1)) < 1e-5
+
+
+def _column_sums() -> Workload:
+    """y[s0] = sum over an open r0 of x[s0, r0], for three rows."""
+    n = Index.of("n0")
+    rows, summed = Axis("s0", Index.of(3)), Axis("r0", n)
+    x = Operand("x0", (Index.of(3), n), DType.F32)
+    y = Operand("y0", (Index.of(3),), DType.F32)
+    place = (Index.of("s0"),)
+    stage = Stage("sum", (rows,), (summed,), "sum", Load("x0", (Index.of("s0"), Index.of("r0"))), "y0", place)
+    return Workload((x,), (), (y,), (stage,), (BATCH,))

@@ -13,7 +13,7 @@ from compiler.index import Index
 from compiler.scalar import Load
 from compiler.symbol import Symbol
 from compiler.workload.canonical import canonicalise
-from compiler.workload.generalise import DiffersError, affine, generalise, sample_values
+from compiler.workload.generalise import DiffersError, generalise, polynomial, sample_values
 from compiler.workload.ir import workload_from_json, workload_json
 from compiler.workload.specialise import nominal, specialise
 from compiler.workload.verify import verify_workload
@@ -25,30 +25,35 @@ ONE, TWO = sample_values((N,)), sample_values((N, M))
 
 
 def test_numbers_are_fitted_in_several_symbols() -> None:
-    assert str(affine([3 * p["n"] - 2 * p["m"] + 5 for p in TWO], TWO, "x")) == "-m*2 + n*3 + 5"
-    assert affine([7] * len(ONE), ONE, "x") == Index.of(7)
+    assert str(polynomial([3 * p["n"] - 2 * p["m"] + 5 for p in TWO], TWO, "x")) == "-m*2 + n*3 + 5"
+    assert polynomial([7] * len(ONE), ONE, "x") == Index.of(7)
+
+
+def test_products_of_symbols_are_fitted() -> None:
+    n, m = Index.of("n"), Index.of("m")
+    assert polynomial([12 * p["n"] ** 2 for p in ONE], ONE, "x") == n.times(n) * 12
+    assert polynomial([p["n"] ** 2 - 3 * p["n"] + 1 for p in ONE], ONE, "x") == n.times(n) - n * 3 + 1
+    assert polynomial([p["n"] * p["m"] for p in TWO], TWO, "x") == n.times(m)
+    assert polynomial([12 * p["n"] * p["m"] ** 2 for p in TWO], TWO, "x") == n.times(m).times(m) * 12
 
 
 @pytest.mark.parametrize(
     "size",
     [
-        lambda n: n * n,
+        lambda n: 2**n,
         lambda n: (n + 1) // 2,
         lambda n: n % 4,
         lambda n: min(n, 16),
         lambda n: max(n, 9),
         lambda n: -(-n // 8) * 8,
+        lambda n: n * n // 2,
+        lambda n: n * n if n < 20 else 20 * n,
     ],
-    ids=["square", "half", "remainder", "at most", "at least", "padded"],
+    ids=["power", "half", "remainder", "at most", "at least", "padded", "half of a square", "two forms"],
 )
-def test_what_is_not_affine_is_refused(size: object) -> None:
-    with pytest.raises(DiffersError, match="not affine in n"):
-        affine([size(p["n"]) for p in ONE], ONE, "x")  # type: ignore[operator]
-
-
-def test_a_product_of_symbols_is_refused() -> None:
-    with pytest.raises(DiffersError, match="not affine in n, m"):
-        affine([p["n"] * p["m"] for p in TWO], TWO, "x")
+def test_what_is_no_polynomial_is_refused(size: object) -> None:
+    with pytest.raises(DiffersError, match="no polynomial of few terms in n"):
+        polynomial([size(p["n"]) for p in ONE], ONE, "x")  # type: ignore[operator]
 
 
 def test_samples_stay_within_ranges_and_avoid_one() -> None:
@@ -65,11 +70,18 @@ def test_structures_that_differ_have_no_common_form() -> None:
         [{"x": 1}, {"y": 1}],
         [(1,), (1, 2)],
         [np.zeros(2), np.zeros(3)],
-        [Load("x", (Index.of("i") * 2,)), Load("x", (Index.of("i") * 3,))],
+        [Load("x", (Index.of("i") * 2,)), Load("x", (Index.of("j") * 2,))],
+        [Load("x", (Index.of("i") // 2,)), Load("x", (Index.of("i") % 2,))],
         [1, "1"],
     ):
         with pytest.raises(DiffersError):
             generalise(parts, ONE[:2])
+
+
+def test_steps_and_divisors_may_depend_on_the_size() -> None:
+    loop, n = Index.of("i"), Index.of("n")
+    found = generalise([Load("x", (loop * p["n"], loop // p["n"])) for p in ONE], ONE)
+    assert found == Load("x", (loop.times(n), loop // n))
 
 
 def test_equal_parts_come_back_as_the_same_object() -> None:
