@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def compile(
     *,
     target: str | Target | None = None,
     threads: int | None = None,
-    shapes: Shapes | None = None,
+    shapes: Shapes | Sequence[Shapes] | None = None,
     error_budget: float | None = None,
     database: str | None = None,
     predict: bool = True,
@@ -82,6 +82,9 @@ def compile(
 
     For a Task without a record the shipped cost model chooses the schedule where it is sure that the choice beats the
     default (`lookup` is then "predicted"); `predict=False` leaves those Tasks with the default.
+
+    Several `shapes` name sizes of a model that leaves some open: each has code of its own in the Module, which still
+    runs all others.
 
     A model whose sizes depend on values, or that has no form for all sizes of its open dimensions, becomes a
     DynamicModule, which is compiled as it runs; a warning of the logger `luthier` says so, and why.

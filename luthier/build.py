@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("luthier")
 
+Shapes = Mapping[str, tuple[int, ...]]
+
 MAX_THREADS = 1024
 _NAMED_MISSES = 3
 
@@ -43,6 +45,8 @@ class BuildOptions:
     """What a Module is made for; `make_options` checks it.
 
     Attributes:
+        shapes: of inputs, by name.
+        sizes: that were named: shapes of inputs for which a model with open sizes gets code of their own.
         error_budget: largest error of the model's outputs, relative to the largest; None for the default.
         database: URL of the tuning log; None for LUTHIER_DATABASE_URL, else SQLite in the user's data folder.
         predict: let the shipped cost model choose for Tasks without a record; otherwise they get the default.
@@ -50,23 +54,33 @@ class BuildOptions:
 
     target: Target
     threads: int
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Shapes = field(default_factory=dict)
     error_budget: float | None = None
     database: str | None = None
     predict: bool = True
+    sizes: tuple[Shapes, ...] = ()
 
 
 def make_options(
     target: str | Target | None = None,
     threads: int | None = None,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Shapes | Sequence[Shapes] | None = None,
     error_budget: float | None = None,
     database: str | None = None,
     *,
     predict: bool = True,
     runs_here: bool = True,
 ) -> BuildOptions:
-    """Check options and fill in what was left open; `runs_here`: the code will run on this machine.
+    """Check options and fill in what was left open.
+
+    Args:
+        target: name or Target; None for this machine.
+        threads: None for all usable cores.
+        shapes: of inputs by name; of several such mappings each names a size.
+        error_budget: None for the default.
+        database: None for the environment's.
+        predict: let the shipped cost model choose where there is no record.
+        runs_here: the code will run on this machine.
 
     Raises:
         InputError: threads, shapes or error budget are out of range or of the wrong type.
@@ -78,13 +92,15 @@ def make_options(
         raise TargetError(msg)
     if threads is None:
         threads = usable_cores() if found.is_native else found.cores
+    several = isinstance(shapes, Sequence) and not isinstance(shapes, str | bytes)
     return BuildOptions(
         found,
         checked_integer("threads", threads, 1, MAX_THREADS),
-        _checked_shapes(shapes or {}),
+        {} if several else _checked_shapes(shapes or {}),
         None if error_budget is None else checked_number("error_budget", error_budget, below=1.0),
         database,
         predict,
+        tuple(map(_checked_shapes, shapes)) if several and shapes is not None else (),
     )
 
 
@@ -114,7 +130,7 @@ def read_program(
     `any_size`: input dimensions that are left open become symbols; otherwise they are an error.
     """
     if any_size:
-        return lower_any_size(model, options.shapes)
+        return lower_any_size(model, options.shapes, options.sizes)
     return lower(load_graph(model, options.shapes))
 
 
@@ -127,7 +143,11 @@ def build_module(program: Program, options: BuildOptions) -> Module:
 def as_it_runs(
     model: str | Path | bytes | ModelProto, options: BuildOptions, reason: NotStatic
 ) -> DynamicModule:
-    """A model that is compiled as it runs, for the shapes and values that it meets; `reason`: why not before."""
+    """A model that is compiled as it runs, for the shapes and values that it meets; `reason`: why not before.
+
+    For sizes that were named it is compiled at once, up to the first value that it must know.
+    """
+    from compiler.frontend.input_kinds import declared_kinds
     from compiler.frontend.segment import checked_model
     from luthier.dynamic import DynamicModule
 
@@ -136,10 +156,19 @@ def as_it_runs(
 
     def make(graph: Graph) -> Module:
         with open_lookups(options) as source:
-            image = compile_image(lower(graph), options.target, options.threads, source, consume=True)
-        return Module(constants.shared(image))
+            program = lower(graph)
+            image = compile_image(
+                program, options.target, options.threads, source, consume=True, pool=constants
+            )
+        return Module(image)
 
-    return DynamicModule(checked_model(model), make)
+    checked = checked_model(model)
+    module = DynamicModule(checked, make)
+    for size in options.sizes:
+        kinds = declared_kinds(checked.inputs, {**options.shapes, **size})
+        if kinds is not None:
+            module.prepare(kinds)
+    return module
 
 
 def compile_model(
@@ -151,14 +180,33 @@ def compile_model(
 ) -> Image:
     """Compile a model for any target with what the tuning log knows, or take what is in the cache; measure nothing.
 
+    Where sizes are named, the Image has one form for all sizes, and beside it one for each of them.
+
     Raises:
+        InputError: sizes are named, and the model has no open size.
         ModelError: see `read_program`, as for `any_size`.
         NotTuned: `require_tuned`, and a Task has no record.
         DatabaseError: the tuning log cannot be read.
     """
+    image = _compiled(model, options, any_size=any_size, require_tuned=require_tuned)
+    if not options.sizes:
+        return image
+    if not image.symbols:
+        msg = "sizes are named for a model that leaves no size open; give one shape for each input, or none"
+        raise InputError(msg)
+    pool = ConstantPool()
+    image = pool.shared(image)
+    named = [replace(options, shapes=size, sizes=()) for size in options.sizes]
+    parts = (_compiled(model, one, any_size=False, require_tuned=require_tuned) for one in named)
+    return replace(image, named=tuple(map(pool.shared, parts)))
+
+
+def _compiled(
+    model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool, require_tuned: bool
+) -> Image:
     cache = open_cache()
     before = _identity(model)
-    key = model_key(model, options.shapes, any_size=any_size) if cache else None
+    key = model_key(model, options.shapes, options.sizes, any_size=any_size) if cache else None
     tasks = cache.tasks(key) if cache and key else None
     program = None
     if tasks is None:
@@ -243,7 +291,7 @@ def _require_records(tasks: Sequence[Task], answers: Sequence[Found | None], opt
     raise NotTuned(msg)
 
 
-def _checked_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def _checked_shapes(shapes: object) -> dict[str, tuple[int, ...]]:
     if not isinstance(shapes, Mapping):
         msg = f"shapes is {shapes!r}; give a mapping such as {{'x': (1, 128)}}"
         raise InputError(msg)

@@ -144,7 +144,11 @@ def open_cache() -> Cache | None:
 
 
 def model_key(
-    model: str | Path | bytes | ModelProto, shapes: Mapping[str, Sequence[int]], *, any_size: bool
+    model: str | Path | bytes | ModelProto,
+    shapes: Mapping[str, Sequence[int]],
+    named: Sequence[Mapping[str, Sequence[int]]] = (),
+    *,
+    any_size: bool,
 ) -> str | None:
     """Of everything that a model's Workloads depend on; None where that cannot be told from its own bytes."""
     name = ""
@@ -162,7 +166,7 @@ def model_key(
         digest = hashlib.sha256(model).hexdigest()
     else:
         return None
-    sizes = {name: list(shape) for name, shape in shapes.items()}
+    sizes = [{name: list(shape) for name, shape in size.items()} for size in (shapes, *named)]
     return _digest([_fingerprint(), digest, name, sizes, any_size])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,16 @@ from compiler.errors import InputError, UnsupportedModel
 from compiler.frontend.segment import TensorKind
 
 
-def declared_kinds(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, TensorKind] | None:
-    """Shape and type of every input; None where one is open, or no tensor."""
+def declared_kinds(
+    inputs: Mapping[str, onnx.ValueInfoProto], shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+) -> dict[str, TensorKind] | None:
+    """Shape and type of every input; None where one is open and not in `shapes`, or no tensor."""
     found = {}
     for name, info in inputs.items():
         kind = info.type.tensor_type
+        if name in shapes and info.type.HasField("tensor_type"):
+            found[name] = TensorKind(shapes[name], element_type(info.name, kind.elem_type))
+            continue
         dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
         known = tuple(d for d in dims if d is not None)
         if not info.type.HasField("tensor_type") or not kind.HasField("shape") or len(known) != len(dims):

@@ -1,7 +1,8 @@
 """The `.luthier` file: an Image as bytes.
 
 "LUTHIER2" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
-header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the kernels' objects, the packed constants
+header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the kernels' objects (of the general form, then
+                of each size that was named), the packed constants
 
 The header holds the length of each blob, the SHA-256 of all code, and of each constant the sum of its 64-bit words,
 which finds damage at the speed of memory. A file is mapped, not read: its constants are used where they are, and
@@ -14,6 +15,7 @@ import hashlib
 import json
 import mmap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from compiler.codegen.kernel import kernel_from_json, kernel_json
 from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.index import Index, index_from_json, index_json
+from compiler.runtime.arguments import data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.memory_plan import ALIGNMENT, Life
@@ -65,11 +68,11 @@ def read_image(source: str | Path | bytes) -> Image:
     try:
         fields = json.loads(header)
         blobs, end = _blobs(fields["blobs"], data, _PREFIX + length)
-        code = len(fields["kernels"]) + 2
+        code = sum(len(part["kernels"]) + 2 for part in (fields, *fields.get("named", ())))
         whole = end == len(data) and _digest(blobs[:code]) == fields["code"]
         if not whole or [_sum(b) for b in blobs[code:]] != fields["sums"]:
             raise InputError(damaged)
-        return _image(fields, blobs)
+        return _images(fields, blobs[:code], blobs[code:])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(another) from error
 
@@ -88,9 +91,18 @@ def _map_file(path: Path) -> memoryview:
 
 def image_pieces(image: Image) -> Iterator[Piece]:
     """The file's content, piece by piece."""
-    code: list[Piece] = [image.program, image.team, *(k.object_code for k in image.kernels.values())]
-    constants: list[Piece] = [array.reshape(-1).view(np.uint8).data for array in image.constants]
-    fields = _header(image)
+    images = (image, *image.named)
+    code: list[Piece] = []
+    for part in images:
+        code += [part.program, part.team, *(k.object_code for k in part.kernels.values())]
+    places: dict[int, int] = {}
+    for array in (array for part in images for array in part.constants):
+        places.setdefault(data_pointer(array), len(places))
+    arrays = {data_pointer(array): array for part in images for array in part.constants}
+    constants: list[Piece] = [arrays[place].reshape(-1).view(np.uint8).data for place in places]
+    fields, *named = ({**_header(part), "places": _places(part, places)} for part in images)
+    if named:
+        fields["named"] = named
     fields["blobs"] = [len(b) for b in (*code, *constants)]
     fields["code"], fields["sums"] = _digest(code), [_sum(b) for b in constants]
     header = json.dumps(fields, sort_keys=True).encode()
@@ -101,6 +113,22 @@ def image_pieces(image: Image) -> Iterator[Piece]:
         yield bytes(-at % ALIGNMENT)
         yield blob
         at += -at % ALIGNMENT + len(blob)
+
+
+def _places(image: Image, places: dict[int, int]) -> list[int]:
+    """Which of the constants' blobs each constant is."""
+    return [places[data_pointer(array)] for array in image.constants]
+
+
+def _images(header: dict[str, Any], code: list[memoryview], constants: list[memoryview]) -> Image:
+    """The Image, and those of the sizes that were named with their part of the code."""
+    parts = []
+    for fields in (header, *header.get("named", ())):
+        own, code = code[: len(fields["kernels"]) + 2], code[len(fields["kernels"]) + 2 :]
+        places = fields.get("places", range(len(fields["constants"])))
+        parts.append(_image(fields, [*own, *(constants[place] for place in places)]))
+    image, *named = parts
+    return replace(image, named=tuple(named))
 
 
 def _blobs(sizes: list[int], data: memoryview, at: int) -> tuple[list[memoryview], int]:

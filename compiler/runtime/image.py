@@ -1,12 +1,13 @@
 """Image: a compiled model as plain data, before it is loaded into a process or after it was saved.
 
 image ::= Image(inputs, outputs, target, threads, kernels, program, team, calls, slots, constants, memory, lookups,
-                symbols, lives)
+                symbols, lives, named)
 slot  ::= Slot(kind, where)     kind: input | output | constant (number), arena | zeroed (byte offset),
                                       planned (number of a life), symbol (number)
 
 A static model has its memory planned (arena, zeroed). One with symbols has the lives of its values instead, which are
-placed for the sizes of each run.
+placed for the sizes of each run. `named` holds a static Image of the same model for each size that was named when it
+was compiled; its constants are the very arrays of the others where they are equal.
 """
 
 from __future__ import annotations
@@ -98,3 +99,9 @@ class Image:
     lookups: tuple[TaskLookup, ...]
     symbols: tuple[Symbol, ...] = ()
     lives: tuple[Life, ...] = ()
+    named: tuple[Image, ...] = ()
+
+    @property
+    def all_lookups(self) -> tuple[TaskLookup, ...]:
+        """Of all sizes, and of those that were named."""
+        return (*self.lookups, *(lookup for image in self.named for lookup in image.lookups))

@@ -15,6 +15,7 @@ from compiler.graph.ir import TensorType
 from compiler.index import Index
 from compiler.packing import Packing
 from compiler.runtime.aligned import aligned, aligned_empty
+from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.loader import team_object
 from compiler.runtime.memory_plan import Life, MemoryPlan, lives, plan_memory, scratch_value
@@ -32,15 +33,17 @@ def link(
     lookups: tuple[TaskLookup, ...],
     *,
     consume: bool = False,
+    pool: ConstantPool | None = None,
 ) -> Image:
     """The Image of a Program; `kernels` has one kernel per Subgraph, in order.
 
     `consume`: each constant is taken out of the Program once it is packed, so that they are never in memory twice.
+    `pool`: of constants that were packed for others.
     """
     scratch = [_scratch_bytes(*pair) for pair in zip(program.subgraphs, kernels, strict=True)]
     values = lives(program, scratch) if program.symbols else ()
     plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch)
-    linker = _Linker(program, plan, values, consume=consume)
+    linker = _Linker(program, plan, values, pool, consume=consume)
     calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
     raw = tuple(
         c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots, call.clears)
@@ -77,8 +80,16 @@ def _specs(types: Mapping[str, TensorType]) -> tuple[TensorSpec, ...]:
 
 
 class _Linker:
-    def __init__(self, program: Program, plan: MemoryPlan, values: Sequence[Life], *, consume: bool) -> None:
-        self._program, self.plan = program, plan
+    def __init__(
+        self,
+        program: Program,
+        plan: MemoryPlan,
+        values: Sequence[Life],
+        pool: ConstantPool | None,
+        *,
+        consume: bool,
+    ) -> None:
+        self._program, self.plan, self._pool = program, plan, pool
         self._life_of = {life.value: number for number, life in enumerate(values)}
         self._symbols = [symbol.name for symbol in program.symbols]
         self.slots: list[Slot] = []
@@ -131,9 +142,16 @@ class _Linker:
         shape = param.sizes()
         key = (value, shape, param.packing)
         if key not in self._constant_of:
-            array = self._constants[value].reshape(sizes)
             self._constant_of[key] = len(self.constants)
-            self.constants.append(_packed(array, param.packing).reshape(shape))
+            array = self._constants[value]
+
+            def pack(source: np.ndarray) -> np.ndarray:
+                return _packed(source.reshape(sizes), param.packing).reshape(shape)
+
+            known = (
+                None if self._pool is None else self._pool.packed(array, (sizes, shape, param.packing), pack)
+            )
+            self.constants.append(pack(array) if known is None else known)
         self._uses[value] -= 1
         if self._consume and not self._uses[value]:
             del self._constants[value]

@@ -44,6 +44,7 @@ class Module:
         self._shapes = [] if image.symbols else [spec.sizes() for spec in image.outputs]
         self._idle: list[_Context] = []
         self._lock = threading.Lock()
+        self._named = {_shapes(part.inputs): Module(part) for part in image.named}
 
     @property
     def image(self) -> Image:
@@ -77,14 +78,23 @@ class Module:
 
     @property
     def lookups(self) -> tuple[TaskLookup, ...]:
-        """Where the Schedule of each Task came from."""
-        return self._image.lookups
+        """Where the Schedule of each Task came from; those of sizes that were named follow those of all others."""
+        return self._image.all_lookups
+
+    def at(self, shapes: Mapping[str, tuple[int, ...]]) -> Module:
+        """The Module that runs inputs of these shapes: one of its own for sizes that were named, else this one."""
+        return self._named.get(tuple(shapes.get(spec.name, ()) for spec in self.inputs), self)
+
+    def _for(self, inputs: Mapping[str, Array]) -> Module:
+        return self.at({name: np.shape(array) for name, array in inputs.items()}) if self._named else self
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run the model: arrays by input name to fresh arrays by output name.
 
         Raises InputError where an input is missing, unknown, or of another shape or type.
         """
+        if self._named and (named := self._for(inputs)) is not self:
+            return named.run(inputs)
         sizes = self._sizes(inputs)
         ready = check_arrays(self.inputs, inputs, "input", sizes)
         outputs = self._fresh(sizes)
@@ -96,9 +106,11 @@ class Module:
 
         A model with symbols allocates where a context sees new sizes that need more memory than those before.
         """
+        if self._named and (named := self._for(inputs)) is not self:
+            return named.run_into(inputs, outputs)
         sizes = self._sizes(inputs)
         ready = check_arrays(self.inputs, inputs, "input", sizes)
-        self._run(ready, check_arrays(self.outputs, outputs, "output", sizes), sizes)
+        return self._run(ready, check_arrays(self.outputs, outputs, "output", sizes), sizes)
 
     def _run(self, inputs: list[Array], outputs: list[Array], sizes: Values) -> None:
         context = self._taken(sizes)
@@ -110,6 +122,8 @@ class Module:
 
     def time_s(self, inputs: Mapping[str, Array], runs: int) -> float:
         """Seconds per run over so many runs, measured in native code after one warm-up run."""
+        if self._named and (named := self._for(inputs)) is not self:
+            return named.time_s(inputs, runs)
         sizes = self._sizes(inputs)
         ready = check_arrays(self.inputs, inputs, "input", sizes)
         context = self._taken(sizes)
@@ -127,7 +141,7 @@ class Module:
         """
         from compiler.runtime.profile import Profiler  # which makes Modules
 
-        with closing(Profiler(self._image, inputs)) as profiler:
+        with closing(Profiler(self._for(inputs).image, inputs)) as profiler:
             profiler.sample(seconds)
             return profiler.profile()
 
@@ -145,6 +159,8 @@ class Module:
             idle, self._idle = self._idle, []
         for context in idle:
             context.execution.close()
+        for named in self._named.values():
+            named.close()
 
     def _sizes(self, inputs: Mapping[str, Array]) -> Values:
         if not self._image.symbols:
@@ -194,6 +210,10 @@ def load_module(source: str | Path | bytes) -> Module:
     Raises InputError where it is not such a file or is damaged, TargetError where this machine cannot run it.
     """
     return Module(read_image(source))
+
+
+def _shapes(inputs: tuple[TensorSpec, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(spec.sizes() for spec in inputs)
 
 
 class _Context:

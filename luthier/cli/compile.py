@@ -11,10 +11,11 @@ import typer
 from compiler.errors import InputError
 from luthier.cli import options
 from luthier.cli.output import only_json, put_json, put_text
-from luthier.shapes import parse_shapes
+from luthier.shapes import parse_sizes
 
 if TYPE_CHECKING:
     from compiler.runtime.image import Image
+    from luthier.build import BuildOptions
 
 SUFFIXES = (".luthier", ".so")
 
@@ -51,13 +52,14 @@ def compile_(
 
         _check_suffix(output)
         check_writable(output)
-        shapes = parse_shapes(shape)
+        shapes = parse_sizes(shape)
         chosen = make_options(
             target, threads, shapes, error_budget, database, predict=predict, runs_here=False
         )
         library = output.suffix == ".so"
         if library:
             check_library(chosen.target)
+            _check_one_size(chosen, output)
         image = compile_model(model, chosen, any_size=not library, require_tuned=require_tuned)
         (write_library if library else write_image)(image, output)
         size = output.stat().st_size
@@ -70,7 +72,7 @@ def compile_(
 
 def compile_document(model: str, image: Image, output: Path, size: int, seconds: float) -> dict[str, Any]:
     """The JSON document of the contract (docs/contracts/compile.schema.json)."""
-    answers = [task.lookup for task in image.lookups]
+    answers = [task.lookup for task in image.all_lookups]
     return {
         "model": model,
         "target": image.target.name,
@@ -78,13 +80,19 @@ def compile_document(model: str, image: Image, output: Path, size: int, seconds:
         "seconds": round(seconds, 3),
         "tasks": [
             {"workload": t.workload, "name": t.name, "lookup": t.lookup, "expected_loss": t.expected_loss}
-            for t in image.lookups
+            for t in image.all_lookups
         ],
         "hits": answers.count("exact"),
         "near": answers.count("near"),
         "misses": answers.count("predicted") + answers.count("default"),
         "bytes": size,
     }
+
+
+def _check_one_size(options: BuildOptions, output: Path) -> None:
+    if options.sizes:
+        msg = f"{output.name} would have one size, and {len(options.sizes)} are named; write a .luthier file"
+        raise InputError(msg)
 
 
 def _check_suffix(output: Path) -> None:

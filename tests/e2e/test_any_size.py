@@ -19,6 +19,7 @@ from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
 from examples.networks import filled
+from luthier.shapes import parse_sizes
 
 BUDGET = 1e-4
 SIZES = (1, 2, 7, 32)
@@ -110,3 +111,51 @@ def test_tuning_and_timing_an_open_model_ask_for_its_sizes(cli: Cli, tmp_path: P
         done = cli(command, tmp_path / "open.onnx")
         assert done.returncode == 1
         assert "has the open shape [batch, 784]; give it sizes with --shape" in done.stderr
+
+
+def test_named_sizes_have_code_of_their_own_in_one_file(cli: Cli, tmp_path: Path) -> None:
+    model = with_open_batch(filled("mlp", tmp_path))
+    onnx.save(model, tmp_path / "open.onnx")
+    (name,) = (info.name for info in model.graph.input)
+    sizes = ("--shape", f"{name}=1,784", "--shape", f"{name}=16,784")
+    done = cli("compile", tmp_path / "open.onnx", "-o", tmp_path / "named.luthier", "--json", *sizes)
+    assert done.returncode == 0, done.stderr
+    module = luthier.load(tmp_path / "named.luthier")
+    static = luthier.compile(model, shapes={name: (16, 784)}, database=f"sqlite:///{tmp_path / 'log.db'}")
+    assert [n for n in (*SIZES, 16) if module.at({name: (n, 784)}) is not module] == [1, 16]
+    assert module.at({name: (16, 784)}).image.kernels == static.image.kernels
+    assert len(module.lookups) > len(module.image.lookups)
+    for n in (*SIZES, 16):
+        inputs = _inputs(module, n)
+        graph = load_graph(model, {key: array.shape for key, array in inputs.items()})
+        assert _error(module.run(inputs), evaluate_graph(graph, inputs, np.float64)) <= BUDGET
+    static.close()
+    module.close()
+
+
+def test_sizes_with_the_same_schedules_share_their_constants(tmp_path: Path) -> None:
+    model = with_open_batch(filled("mlp", tmp_path))
+    (name,) = (info.name for info in model.graph.input)
+    log = f"sqlite:///{tmp_path / 'log.db'}"
+    module = luthier.compile(model, shapes=[{name: (16, 784)}], threads=1, database=log, predict=False)
+    (named,) = module.image.named
+    large = [a for a in named.constants if a.nbytes > 1 << 12]
+    assert large
+    assert {a.ctypes.data for a in large} <= {a.ctypes.data for a in module.image.constants}
+    assert len(module.to_bytes()) < 1.5 * sum(a.nbytes for a in module.image.constants)
+    module.close()
+
+
+def test_sizes_that_cannot_be_named_are_one_clear_error(cli: Cli, tmp_path: Path) -> None:
+    model = filled("mlp", tmp_path)
+    (name,) = (info.name for info in onnx.load(model).graph.input)
+    sizes = ("--shape", f"{name}=1,784", "--shape", f"{name}=1,784")
+    done = cli("compile", model, "-o", tmp_path / "a.luthier", *sizes)
+    assert done.returncode == 1
+    assert "leaves no size open" in done.stderr
+    done = cli("tune", model, "--trials", "1", *sizes)
+    assert done.returncode == 1
+    assert "has several shapes; only compile takes more than one size" in done.stderr
+    with pytest.raises(luthier.InputError, match="different numbers of shapes"):
+        parse_sizes(["a=1", "a=2", "b=1", "b=2", "b=3"])
+    assert parse_sizes(["a=1", "b=5", "a=2"]) == [{"a": (1,), "b": (5,)}, {"a": (2,), "b": (5,)}]
