@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from compiler.codegen.kernel import Kernel, Param
 from compiler.codegen.llvm import emit_assembly, emit_object
 from compiler.codegen.nest import emit_nest
 from compiler.codegen.team import check_team
+from compiler.collection import no_collection
 from compiler.errors import ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
@@ -141,12 +143,19 @@ def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:
     """Machine code of a Workload under a Schedule; raises ScheduleError or CompileError."""
-    nest = build_nest(workload, schedule)
-    ir = emit_nest(nest, target)
+    draft, ir = _draft(workload, schedule, target)
+    return replace(draft, object_code=emit_object(ir, target))
+
+
+def _draft(workload: Workload, schedule: Schedule, target: Target) -> tuple[Kernel, str]:
+    """A Kernel without its code, and the IR of that; raises ScheduleError or CompileError."""
+    with no_collection():
+        nest = build_nest(workload, schedule)
+        ir = emit_nest(nest, target)
     _dump(nest, ir, target)
     params = tuple(Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in nest.params)
     symbols = tuple(symbol.name for symbol in nest.symbols)
-    return Kernel(nest.name, emit_object(ir, target), params, nest.parallel_extents, symbols)
+    return Kernel(nest.name, b"", params, nest.parallel_extents, symbols), ir
 
 
 def compile_image(
@@ -167,10 +176,21 @@ def compile_image(
     """
     check_team(target, threads)
     chosen = choose_schedules(program, target, threads, source)
-    built = {d: build_kernel(c.workload, c.found.schedule, target) for d, c in chosen.items()}
-    kernels = [built[s.workload.digest] for s in program.subgraphs]
     lookups = tuple(choice.lookup for choice in chosen.values())
-    return link(program, kernels, target, threads, lookups, consume=consume, pool=pool)
+    # LLVM works without the interpreter's lock: it makes the code of one kernel while Python writes the next one's IR,
+    # and the last ones' while constants are packed.
+    llvm = ThreadPoolExecutor(1, thread_name_prefix="luthier-llvm")
+    try:
+        drafts, codes = {}, {}
+        for digest, choice in chosen.items():
+            drafts[digest], ir = _draft(choice.workload, choice.found.schedule, target)
+            codes[drafts[digest].symbol] = llvm.submit(emit_object, ir, target)
+        kernels = [drafts[s.workload.digest] for s in program.subgraphs]
+        image = link(program, kernels, target, threads, lookups, consume=consume, pool=pool)
+        built = {s: replace(k, object_code=codes[s].result()) for s, k in image.kernels.items()}
+    finally:
+        llvm.shutdown(cancel_futures=True)
+    return replace(image, kernels=built)
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:
