@@ -47,7 +47,7 @@ class Emitter:
         self._levels: dict[str, int] = {}
         self._loops: dict[str, _Loop] = {}
         self._slots: dict[str, str] = {}
-        self._unwritten: dict[str, str] = {}
+        self._unwritten: dict[str, tuple[str, int]] = {}
 
     def name(self, hint: str = "v") -> str:
         """A fresh SSA name."""
@@ -79,11 +79,11 @@ class Emitter:
     def write_slot(self, slot: str, llvm_type: str, align: int, value: str) -> None:
         """Change the value in a stack slot; the store is made at the end of the block, once."""
         self._slots[slot] = value
-        self._unwritten[slot] = f"store {llvm_type} {value}, ptr {slot}, align {align}"
+        self._unwritten[slot] = llvm_type, align
 
     def _write_slots(self) -> None:
-        for store in self._unwritten.values():
-            self.emit(store)
+        for slot, (llvm_type, align) in self._unwritten.items():
+            self.emit(f"store {llvm_type} {self._slots[slot]}, ptr {slot}, align {align}")
         self._unwritten.clear()
 
     def remembered(self, key: Hashable) -> str | None:

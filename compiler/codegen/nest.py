@@ -32,7 +32,7 @@ from compiler.loop.ir import (
     Store,
     walk_statements,
 )
-from compiler.scalar import Apply, Load, loads
+from compiler.scalar import Apply, Expr, Load, loads
 from compiler.target import Target
 
 BODY_LIMIT = 60_000
@@ -140,12 +140,12 @@ class _Phase:
 
     def _for(self, stmt: For) -> None:
         match stmt.kind:
-            case LoopKind.SERIAL:
-                self._serial(stmt)
-            case LoopKind.UNROLLED:
-                self._unrolled(stmt)
             case LoopKind.VECTOR:
                 self._vector(stmt)
+            case LoopKind.UNROLLED:
+                self._unrolled(stmt)
+            case LoopKind.SERIAL:
+                self._serial(stmt)
             case kind:
                 msg = f"loop {stmt.var} is {kind.value}, which {self._target.name} does not carry out at this place"
                 raise CompileError(msg)
@@ -264,20 +264,31 @@ class _Phase:
             known = self._stores[id(stmt)] = _Place(stmt, product)
         if known.product is not None and self._values.products.add(known.product):
             return
-        match stmt.value:
-            case Apply("add", (_, term)) if known.combines and self._values.vanishes(term):
-                pass
-            case Apply(op, (_, term)) if known.combines and self._values.same_in_all_lanes(known.place):
-                self._values.combine_lanes(op, known.place, term)
-            case _:
-                self._values.store(known.place, self._values.value(stmt.value))
+        if known.term is not None:
+            if known.op == "add" and self._values.vanishes(known.term):
+                return
+            if self._values.same_in_all_lanes(known.place):
+                self._values.combine_lanes(known.op, known.place, known.term)
+                return
+        self._values.store(known.place, self._values.value(stmt.value))
 
 
 class _Place:
-    """Where a statement stores, and whether it changes what is there; found once, however often it is unrolled."""
+    """Where a statement stores, and how it changes what is there; found once, however often it is unrolled.
+
+    Attributes:
+        op, term: what is combined with the value that is there; no term where the statement replaces it.
+    """
 
     def __init__(self, stmt: Store, product: Product | None) -> None:
         self.stmt = stmt  # held, for it is known by its id
         self.product = product
         self.place = Load(stmt.buffer, stmt.indices)
-        self.combines = isinstance(stmt.value, Apply) and stmt.value.args[0] == self.place
+        self.op, self.term = _combined(stmt.value, self.place)
+
+
+def _combined(value: Expr, place: Load) -> tuple[str, Expr | None]:
+    match value:
+        case Apply(op, (old, term)) if old == place:
+            return op, term
+    return "", None

@@ -36,6 +36,7 @@ class Product:
     Attributes:
         moment: of the names for which `fits` holds.
         fits: whether this is the way to write it then.
+        kind, call: the vector type, and the call of the multiply-add up to its operands, where it is.
     """
 
     place: Load
@@ -45,6 +46,8 @@ class Product:
     right: _Factor
     moment: Moment | None = None
     fits: bool = False
+    kind: str = ""
+    call: str = ""
 
 
 class Products:
@@ -100,7 +103,7 @@ class Products:
         x, y = out.remembered(key_left), out.remembered(key_right)
         new_x = None if x else self._load(left, at_left)
         new_y = None if y else self._load(right, at_right)
-        kind = llvm_type(product.total.dtype, lanes)
+        kind = product.kind
         align = product.total.dtype.size_bytes * lanes
         slot = self._memory.slot(product.total, indices.offset(product.target), lanes)
         total = out.read_slot(slot, kind, align)
@@ -108,11 +111,8 @@ class Products:
             x = out.remember(key_left, self._arithmetic.broadcast(new_x, lanes).text)
         if new_y is not None:
             y = out.remember(key_right, self._arithmetic.broadcast(new_y, lanes).text)
-        function = f"@llvm.fma.{suffix(product.total.dtype, lanes)}"
-        out.declarations.add(f"declare {kind} {function}({kind}, {kind}, {kind})")
-        out.write_slot(
-            slot, kind, align, out.value(f"call {kind} {function}({kind} {x}, {kind} {y}, {kind} {total})")
-        )
+        new = out.value(f"{product.call}{kind} {x}, {kind} {y}, {kind} {total})")
+        out.write_slot(slot, kind, align, new)
         return True
 
     def _load(self, factor: _Factor, offset: int) -> Value:
@@ -129,4 +129,10 @@ class Products:
             self._places += 1
             factor.number = self._places
         target, left, right = places
-        return target.lane == 1 and not target.terms and left.lane in (0, 1) and right.lane in (0, 1)
+        if target.lane != 1 or target.terms or left.lane not in (0, 1) or right.lane not in (0, 1):
+            return False
+        product.kind = kind = llvm_type(product.total.dtype, self._indices.lanes)
+        function = f"@llvm.fma.{suffix(product.total.dtype, self._indices.lanes)}"
+        product.call = f"call {kind} {function}("
+        self._out.declarations.add(f"declare {kind} {function}({kind}, {kind}, {kind})")
+        return True
