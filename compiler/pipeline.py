@@ -25,7 +25,7 @@ from compiler.codegen.llvm import emit_assembly, emit_object
 from compiler.codegen.nest import emit_nest
 from compiler.codegen.team import check_team
 from compiler.collection import no_collection
-from compiler.errors import ModelError, UnsupportedOperator
+from compiler.errors import CompileError, ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.ir import LoopNest
@@ -51,6 +51,7 @@ from compiler.workload.generalise import Values, sample_values
 from compiler.workload.generalise_program import (
     check_outputs,
     generalise_program,
+    refused,
     refused_at,
     with_constants_of,
 )
@@ -172,9 +173,27 @@ def compile_image(
     `consume`: the Program gives its constants up, which saves as much memory as they take. `pool`: of constants that
     were packed before, for other sizes of the same model.
 
-    Raises TargetError where the Target has no program for so many threads.
+    Raises TargetError where the Target has no program for so many threads, NotStatic where a Workload with symbols has
+    no code for all sizes.
     """
     check_team(target, threads)
+    try:
+        return _compiled(program, target, threads, source, consume=consume, pool=pool)
+    except CompileError as error:
+        if not program.symbols:
+            raise
+        raise refused(program.symbols, str(error)) from error
+
+
+def _compiled(
+    program: Program,
+    target: Target,
+    threads: int,
+    source: ScheduleSource,
+    *,
+    consume: bool,
+    pool: ConstantPool | None,
+) -> Image:
     chosen = choose_schedules(program, target, threads, source)
     lookups = tuple(choice.lookup for choice in chosen.values())
     # LLVM works without the interpreter's lock: it makes the code of one kernel while Python writes the next one's IR,

@@ -51,7 +51,7 @@ def for_all_sizes(space: SearchSpace, workload: Workload, threads: int) -> Searc
 
     default = _default(space, shares_of, _SHARES_PER_THREAD * threads if threads > 1 else 1)
     if default is None:
-        msg = f"workload {workload.digest[:12]} has no schedule for all sizes; give sizes with --shape NAME=1,128"
+        msg = f"workload {workload.digest[:12]} has no schedule for all sizes"
         raise CompileError(msg)
     starts = tuple(assignment for assignment in space.starts if shares_of(assignment) > _ILLEGAL)
     return replace(space, default=default, legal=lambda values: shares(values) > _ILLEGAL, starts=starts)

@@ -28,13 +28,13 @@ def generalise_program(
         NotStatic: the programs differ in more than sizes, or in sizes that are no polynomials of the symbols.
     """
     if len({len(program.subgraphs) for program in programs}) > 1:
-        raise _refused(symbols, "it splits into another number of subgraphs")
+        raise refused(symbols, "it splits into another number of subgraphs")
     parts = zip(*(program.subgraphs for program in programs), strict=True)
     subgraphs = tuple(_subgraph(instances, points, symbols) for instances in parts)
     try:
         common: Program = generalise([replace(p, subgraphs=()) for p in programs], points)
     except DiffersError as error:
-        raise _refused(symbols, str(error)) from error
+        raise refused(symbols, str(error)) from error
     return replace(common, subgraphs=subgraphs, symbols=symbols)
 
 
@@ -57,7 +57,7 @@ def check_outputs(program: Program, types: Mapping[str, TensorType], values: Val
             why = (
                 f"output {name!r} has shape {list(types[name].sizes)} for {_text(values)}, not {list(shape)}"
             )
-            raise _refused(program.symbols, why)
+            raise refused(program.symbols, why)
 
 
 def _subgraph(
@@ -67,7 +67,7 @@ def _subgraph(
     try:
         found: Subgraph = generalise([replace(s, name=name) for s in instances], points)
     except DiffersError as error:
-        raise _refused(symbols, f"in {name!r}, {error}") from error
+        raise refused(symbols, f"in {name!r}, {error}") from error
     workload, names = name_symbols(replace(found.workload, symbols=symbols))
     return replace(found, workload=workload, symbols=names)
 
@@ -90,14 +90,15 @@ def _common_name(names: Sequence[str], points: Sequence[Values]) -> str:
 
 def refused_at(symbols: tuple[Symbol, ...], values: Values, error: ModelError) -> NotStatic:
     """The error of a model that some sizes of its open dimensions break."""
-    return _refused(symbols, f"with {_text(values)}, {str(error).rpartition('; ')[0] or error}")
+    return refused(symbols, f"with {_text(values)}, {str(error).rpartition('; ')[0] or error}")
 
 
 def _text(values: Values) -> str:
     return " and ".join(f"{symbol} = {value}" for symbol, value in values.items())
 
 
-def _refused(symbols: tuple[Symbol, ...], why: str) -> NotStatic:
+def refused(symbols: tuple[Symbol, ...], why: str) -> NotStatic:
+    """The error of a model that has no form for all sizes."""
     names = " and ".join(repr(symbol.name) for symbol in symbols)
     return NotStatic(
         f"the model cannot be compiled once for all sizes of {names} ({why})",

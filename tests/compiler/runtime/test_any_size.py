@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.errors import InputError, ModelError
+from compiler.errors import CompileError, InputError, ModelError, NotStatic
 from compiler.graph.evaluate import evaluate_graph
 from compiler.pipeline import (
     choose_schedules,
@@ -457,3 +457,18 @@ def test_a_convolution_of_bytes_is_exact_for_every_size(channels: int) -> None:
             inputs = {"x": rng.integers(0, 256, (n, channels, 6, 6)).astype(np.uint8)}
             wanted = evaluate_graph(load_graph(model, {"x": inputs["x"].shape}), inputs)
             np.testing.assert_array_equal(module.run(inputs)["y"], wanted["y"])
+
+
+def test_a_schedule_that_is_not_found_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`luthier.compile` then makes what is compiled as it runs."""
+
+    def none(*_: object, **__: object) -> Schedule:
+        msg = "workload has no schedule for all sizes"
+        raise CompileError(msg)
+
+    program = lower_any_size(mlp())
+    monkeypatch.setattr("compiler.pipeline.default_schedule", none)
+    with pytest.raises(NotStatic, match="once for all sizes of 'batch'"):
+        compile_program(program, native_target(), 1, NoSource())
+    with pytest.raises(CompileError, match="no schedule"):
+        compile_program(lower_any_size(mlp(4)), native_target(), 1, NoSource())
