@@ -175,20 +175,32 @@ class Memory:
     def _tests_mask(self, tests: Sequence[tuple[Linear, int]], step: int, start: int, last: int) -> str:
         """Which elements from `start` on are needed and pass all tests."""
         lanes, active = self._indices.lanes, self._indices.active
-        mask = self._lane_mask(min(lanes, last + 1 - start) if isinstance(active, int) else active)
+        counted = isinstance(active, int)
+        held = [not counted or start + e <= last for e in range(lanes)]
+        open_tests = []
         for test, width in tests:
             offsets = [(start + e) * (test.lane // step) for e in range(lanes)]
-            passed = self._test(test, width, offsets)
-            mask = self._out.value(f"and <{lanes} x i1> {mask}, {passed}")
+            number = self._indices.number(test, 0)
+            if isinstance(number, int):
+                held = [h and 0 <= number + o < width for h, o in zip(held, offsets, strict=True)]
+            else:
+                open_tests.append((number, width, offsets))
+        mask = "" if counted else self._lane_mask(active)
+        if not open_tests:
+            known = "<" + ", ".join(f"i1 {str(h).lower()}" for h in held) + ">"
+            return self._out.value(f"and <{lanes} x i1> {mask}, {known}") if mask else known
+        for number, width, offsets in open_tests:
+            passed = self._test(number, width, offsets, held)
+            mask = self._out.value(f"and <{lanes} x i1> {mask}, {passed}") if mask else passed
         return mask
 
-    def _test(self, test: Linear, width: int, offsets: list[int]) -> str:
-        """Whether 0 <= test + offset < width, per lane."""
-        number = self._indices.number(test, 0)
-        if isinstance(number, int):
-            bits = ", ".join(f"i1 {str(0 <= number + o < width).lower()}" for o in offsets)
-            return f"<{bits}>"
-        key = ("test", test, width, tuple(offsets))
+    def _test(self, number: str, width: int, offsets: list[int], held: list[bool]) -> str:
+        """Whether 0 <= number + offset < width, per lane that is held; false in the others.
+
+        What is known goes into the number, as all ones: LLVM 22.1 loses parts of a mask of 32 lanes that is combined
+        with a constant one.
+        """
+        key = ("test", number, width, tuple(offsets), tuple(held))
         known = self._out.remembered(key)
         if known is not None:
             return known
@@ -205,9 +217,12 @@ class Memory:
         one = self._out.value(f"insertelement {ints} poison, i32 {narrow}, i64 0")
         every = self._out.value(f"shufflevector {ints} {one}, {ints} poison, {ints} zeroinitializer")
         if far:
-            ends = ", ".join(f"i32 {o}" for o in offsets)
+            ends = ", ".join(f"i32 {o if h else 2**31 - 1}" for o, h in zip(offsets, held, strict=True))
             return self._out.remember(key, self._out.value(f"icmp sgt {ints} {every}, <{ends}>"))
         place = self._out.value(f"add {ints} {every}, <{', '.join(f'i32 {o}' for o in offsets)}>")
+        if not all(held):
+            ones = ", ".join(f"i32 {0 if h else -1}" for h in held)
+            place = self._out.value(f"or {ints} {place}, <{ones}>")
         return self._out.remember(key, self._out.value(f"icmp ult {ints} {place}, splat (i32 {width})"))
 
     def _masked_load(self, buffer: Buffer, pointer: str, mask: str, outside: str) -> str:

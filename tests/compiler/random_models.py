@@ -194,6 +194,145 @@ def elementwise(b: Builder) -> str:
     return b.node(operator, b.input(*shape), right)
 
 
+def resizing(b: Builder) -> str:
+    """By whole factors, by others, and to sizes that are no multiple."""
+    rank = b.some([1, 2])
+    image = _spatial(b, rank)
+    sizes = [b.some([n * b.extent(5), b.extent(30)]) for n in image]
+    mode = b.some(["linear", "linear", "nearest", "cubic" if rank == 2 else "linear"])
+    places = b.some(["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+    if places == "align_corners" and mode == "nearest":
+        places = "half_pixel"
+    channels = b.extent(2), b.extent(4)
+    wanted = b.table(np.array([*channels, *sizes], np.int64))
+    x = b.input(*channels, *image)
+    return b.node("Resize", x, "", "", wanted, mode=mode, coordinate_transformation_mode=places)
+
+
+def padding(b: Builder) -> str:
+    shape = [b.extent(9, 3) for _ in range(b.extent(3, 2))]
+    pads = b.table(np.array([b.extent(2, 0) for _ in shape * 2], np.int64))
+    return b.node("Pad", b.input(*shape), pads, mode=b.some(["constant", "reflect", "edge", "wrap"]))
+
+
+def _indices(b: Builder, extent: int, *shape: int) -> str:
+    """Whole numbers that are computed, from -extent to extent - 1."""
+    scaled = b.node("Mul", b.input(*shape), b.table(np.float32(extent)))
+    whole = b.node("Cast", scaled, to=onnx.TensorProto.INT64)
+    return b.node("Mod", whole, b.table(np.int64(extent)))
+
+
+def gathering(b: Builder) -> str:
+    kind = b.some(["Gather", "GatherElements", "GatherND"])
+    n, m, count = b.extent(30), b.extent(12), b.extent(20)
+    x = b.input(n, m)
+    if kind == "Gather":
+        return b.node(kind, x, _indices(b, n, count))
+    if kind == "GatherElements":
+        return b.node(kind, x, _indices(b, n, count, m), axis=0)
+    return b.node(kind, x, _indices(b, n, count, 1))
+
+
+def scattering(b: Builder) -> str:
+    n, m, count = b.extent(30), b.extent(6), b.some([b.extent(9), b.extent(150, 129)])
+    data, reduction = b.input(n, m), b.some(["add", "max", "min"])
+    if b.some([True, False]):
+        return b.node("ScatterND", data, _indices(b, n, count, 1), b.input(count, m), reduction=reduction)
+    indices, updates = _indices(b, n, count, m), b.input(count, m)
+    return b.node("ScatterElements", data, indices, updates, axis=0, reduction=reduction)
+
+
+def scan(b: Builder) -> str:
+    shape = [b.extent(7), b.some([b.extent(20), b.extent(90, 60)])]
+    axis = b.table(np.int64(b.extent(1, 0)))
+    return b.node("CumSum", b.input(*shape), axis, exclusive=b.extent(1, 0), reverse=b.extent(1, 0))
+
+
+def ranking(b: Builder) -> str:
+    shape = [b.extent(4), b.some([b.extent(30), b.extent(200, 65)])]
+    kind, axis = b.some(["TopK", "ArgMax", "ArgMin"]), b.extent(1, 0)
+    x = b.input(*shape)
+    if kind != "TopK":
+        return b.node("Cast", b.node(kind, x, axis=axis), to=onnx.TensorProto.FLOAT)
+    count = b.table(np.array([b.extent(shape[axis])], np.int64))
+    best, places = f"best{len(b.nodes)}", f"places{len(b.nodes)}"
+    attributes = {"axis": axis, "largest": b.extent(1, 0)}
+    b.nodes.append(helper.make_node("TopK", [x, count], [best, places], **attributes))
+    return b.node("Add", best, b.node("Cast", places, to=onnx.TensorProto.FLOAT))
+
+
+def recurrent(b: Builder) -> str:
+    kind = b.some(["RNN", "GRU", "LSTM"])
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    direction = b.some(["forward", "reverse", "bidirectional"])
+    count = 2 if direction == "bidirectional" else 1
+    steps, batch, width, units = b.extent(4), b.extent(3), b.extent(9), b.extent(17)
+    names = [
+        b.input(steps, batch, width),
+        b.constant(count, gates * units, width),
+        b.constant(count, gates * units, units),
+        b.constant(count, 2 * gates * units),
+    ]
+    return b.node(kind, *names, hidden_size=units, direction=direction)
+
+
+def quantised(b: Builder) -> str:
+    """Products of bytes, and weights that are kept as bytes."""
+    m, k, n = b.extent(9), b.extent(40), b.extent(30)
+    bytes_ = np.random.default_rng(n).integers(-128, 128, (k, n)).astype(np.int8)
+    if b.some([True, False]):
+        scale = b.table(np.float32(0.02))
+        return b.node("MatMul", b.input(m, k), b.node("DequantizeLinear", b.table(bytes_), scale))
+    whole = b.node("Mul", b.input(m, k), b.table(np.float32(20)))
+    left = b.node("Cast", whole, to=onnx.TensorProto.INT8)
+    product = b.node("MatMulInteger", left, b.table(bytes_))
+    return b.node("Cast", product, to=onnx.TensorProto.FLOAT)
+
+
+def sum_of_products(b: Builder) -> str:
+    sizes = {letter: b.extent(9) for letter in "bijk"}
+    left, right, result = b.some(
+        [
+            ("bik", "bkj", "bij"),
+            ("ik", "jk", "ij"),
+            ("bij", "bij", "b"),
+            ("bi", "bj", "ij"),
+            ("bik", "kj", "jbi"),
+        ]
+    )
+    operands = [b.input(*(sizes[letter] for letter in text)) for text in (left, right)]
+    return b.node("Einsum", *operands, equation=f"{left},{right}->{result}")
+
+
+def choice(b: Builder) -> str:
+    shape = [b.extent(12) for _ in range(b.extent(3))]
+    x, y = b.input(*shape), b.input(*(b.some([n, 1]) for n in shape))
+    test = b.node(b.some(["Greater", "LessOrEqual"]), x, y)
+    return b.node("Where", test, b.node("Mul", x, y), b.some([x, y]))
+
+
+def iteration(b: Builder) -> str:
+    """A Loop of a few iterations that carries a value and collects another."""
+    shape = [b.extent(5), b.extent(9)]
+    float_, bool_ = onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["again"]),
+            helper.make_node("Mul", ["carried", "step"], ["next"]),
+            helper.make_node("Sub", ["next", "carried"], ["kept"]),
+        ],
+        "body",
+        [info("i", onnx.TensorProto.INT64, []), info("going", bool_, []), info("carried", float_, shape)],
+        [info("again", bool_, []), info("next", float_, shape), info("kept", float_, shape)],
+    )
+    b.constants["step"] = np.float32(1.5)
+    x, trips = b.input(*shape), b.table(np.int64(b.extent(4)))
+    last, kept = f"last{len(b.nodes)}", f"kept{len(b.nodes)}"
+    b.nodes.append(helper.make_node("Loop", [trips, "", x], [last, kept], body=body))
+    return b.node("Add", kept, last)
+
+
 KINDS: Mapping[str, Callable[[Builder], str]] = {
     "convolution": convolution,
     "transposed_convolution": transposed_convolution,
@@ -204,6 +343,17 @@ KINDS: Mapping[str, Callable[[Builder], str]] = {
     "normalisation": normalisation,
     "movement": movement,
     "elementwise": elementwise,
+    "resizing": resizing,
+    "padding": padding,
+    "gathering": gathering,
+    "scattering": scattering,
+    "scan": scan,
+    "ranking": ranking,
+    "recurrent": recurrent,
+    "quantised": quantised,
+    "sum_of_products": sum_of_products,
+    "choice": choice,
+    "iteration": iteration,
 }
 _AROUND = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Exp", "HardSwish", "Gelu", "Erf", "LeakyRelu")
 

@@ -391,10 +391,10 @@ def retyped(workload: Workload, dtype: DType) -> Workload:
         return tuple(replace(o, dtype=dtype) if o.dtype.is_float else o for o in operands)
 
     def literal(e: Expr) -> Expr | None:
-        return Const(e.value, dtype) if isinstance(e, Const) else None
+        return Const(e.value, dtype) if isinstance(e, Const) and e.dtype.is_float else None
 
     bodies = (stage.rewritten(lambda body: rewrite(body, literal)) for stage in workload.stages)
-    stages = tuple(replace(stage, dtype=dtype) for stage in bodies)
+    stages = tuple(replace(stage, dtype=dtype) if stage.dtype.is_float else stage for stage in bodies)
     buffers = (typed(workload.operands), typed(workload.temporaries), typed(workload.outputs))
     return Workload(*buffers, stages)
 

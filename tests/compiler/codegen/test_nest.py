@@ -19,7 +19,16 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Split
 from compiler.target import PRESETS, Target, get_target, native_target
 from tests.compiler.execute import relative_error, run_native
-from tests.compiler.workloads import KINDS, at, convolution, mapped, matmul, operand, random_operands
+from tests.compiler.workloads import (
+    KINDS,
+    anchored,
+    at,
+    convolution,
+    mapped,
+    matmul,
+    operand,
+    random_operands,
+)
 
 Golden = Callable[[str, str], None]
 V4 = PRESETS["x86-64-v4"]
@@ -67,6 +76,18 @@ def test_quotients_round_down() -> None:
             schedule = default_schedule(workload, native_target(), threads)
             got = run_native(workload, schedule, operands)
             assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
+
+
+@pytest.mark.parametrize(("lanes", "count"), [(8, 2), (16, 9), (32, 17)])
+def test_lanes_beyond_the_last_element_are_not_read(lanes: int, count: int) -> None:
+    """A test of each row and one that is known, of vectors longer than the machine's."""
+    r, s = Index.of("r0"), Index.of("s0")
+    bounds = (Bound(s - r, 0, lanes), Bound(r + 64, 0, 64 + count))
+    body = Guard(bounds, Load("x0", (r + 64,)), Const(0.0))
+    workload = anchored((lanes,), (lanes,), "sum", body, (operand("x0", 64 + count),))
+    operands = random_operands(workload)
+    got = run_native(workload, Schedule((Bind("anchor", "r0", LoopKind.VECTOR),)), operands)
+    assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-5
 
 
 def test_names_of_many_parameters_are_no_names_of_values() -> None:

@@ -1,4 +1,7 @@
-"""Any Subgraph of any small model, under any legal Schedule: machine code, interpreter and float64 reference agree."""
+"""Any Subgraph of any small model, under any legal Schedule: machine code, interpreter and float64 reference agree.
+
+And the reference of the whole model agrees with ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +22,9 @@ from compiler.pipeline import load_graph, lower
 from compiler.scalar import Apply, walk
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
+from compiler.workload.evaluate import evaluate_program
 from compiler.workload.ir import Workload
+from compiler.workload.program import Program
 from tests.compiler.execute import interpreted_outputs, native_outputs, relative_error, stored_error
 from tests.compiler.random_models import models
 from tests.compiler.random_steps import random_steps
@@ -31,12 +37,13 @@ _NARROW = ("x86-64-v3", "aarch64-neoverse-n1")
 
 
 def check(model: onnx.ModelProto, seed: int) -> None:
-    """One Subgraph of the model, one Schedule, all drawn by the seed."""
+    """The whole model; then one Subgraph of it, one Schedule, all drawn by the seed."""
     rng = random.Random(seed)
     try:
         program = lower(load_graph(model))
     except UnsupportedOperator:
         return  # a form that the frontend refuses in one sentence
+    check_whole(model, program, seed)
     workload = rng.choice(program.subgraphs).workload if program.subgraphs else None
     if workload is None or not all(o.elements for o in workload.buffers.values()):
         return
@@ -64,6 +71,27 @@ def check(model: onnx.ModelProto, seed: int) -> None:
         for each in (schedule, narrow):
             interpreted = interpreted_outputs(workload, each, operands)
             assert stored_error(workload, interpreted, expected) < tolerance, each.steps
+
+
+def check_whole(model: onnx.ModelProto, program: Program, seed: int) -> None:
+    """The Program in float64, and ONNX Runtime in float32."""
+    random = np.random.default_rng(seed)
+    inputs = {
+        name: random.standard_normal(kind.sizes).astype(np.float32) for name, kind in program.inputs.items()
+    }
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    # Optimised, it computes products with dequantised weights in bytes.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    (wanted,) = session.run(None, inputs)
+    (got,) = evaluate_program(program, inputs).values()
+    assert got.shape == wanted.shape
+    if np.isfinite(wanted).all():
+        np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(wanted).max())))
 
 
 def _amplified(
@@ -110,6 +138,6 @@ def test_a_hundred_random_models(model: onnx.ModelProto, seed: int) -> None:
 
 @pytest.mark.slow
 @given(models(), st.integers(0, 2**32 - 1))
-@settings(max_examples=5000, **_RELAXED)
-def test_five_thousand_random_models(model: onnx.ModelProto, seed: int) -> None:
+@settings(max_examples=10_000, **_RELAXED)
+def test_ten_thousand_random_models(model: onnx.ModelProto, seed: int) -> None:
     check(model, seed)
