@@ -89,7 +89,10 @@ def take_turns(
 
 
 def _quiet(noise: Sequence[float], canary: Canary | None) -> int:
-    return len(noise) if canary is None else sum(sung <= canary.limit_s for sung in noise)
+    if canary is None:
+        return len(noise)
+    limit_s = canary.limit_s
+    return sum(sung <= limit_s for sung in noise)
 
 
 def _counted(
