@@ -45,6 +45,8 @@ from luthier.bench.ceilings import Ceilings
 _DIVIDER = ("div", "sqrt")
 _COUNTED_AS_FLOAT = 4
 """Lanes for which an elementary function is emitted to count its instructions; any number gives the same count."""
+_KNOWN = ("at_most",)
+"""Operations that only say what is known."""
 _BITS_ONLY = ("bitcast",)
 
 
@@ -190,7 +192,7 @@ def emitted(op: str) -> tuple[str, ...]:
 
 def instructions_of(op: str) -> int:
     """Vector instructions of an operation of OPS."""
-    return len(emitted(op)) or 1
+    return 0 if op in _KNOWN else len(emitted(op)) or 1
 
 
 def divisions_of(op: str) -> int:

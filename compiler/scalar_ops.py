@@ -46,6 +46,8 @@ OPS: Mapping[str, ScalarOp] = {
     "rem": ScalarOp(2, elementary.remainder),  # x - y * (x / y without its fraction): it has the sign of x
     "max": ScalarOp(2, np.maximum),
     "min": ScalarOp(2, np.minimum),
+    "larger": ScalarOp(2, np.maximum, Signature.FLOATS),  # of two numbers; if one is NaN, either
+    "at_most": ScalarOp(2, np.minimum, Signature.FLOATS),  # x, known not to be above y: costs nothing
     "neg": ScalarOp(1, np.negative),
     "abs": ScalarOp(1, np.abs),
     "and": ScalarOp(2, np.bitwise_and, Signature.BITS),
@@ -95,5 +97,6 @@ REDUCERS: Mapping[str, Reducer] = {
     "sum": Reducer("add", 0.0),
     "prod": Reducer("mul", 1.0),
     "max": Reducer("max", float("-inf")),
+    "largest": Reducer("larger", float("-inf")),
     "min": Reducer("min", float("inf")),
 }

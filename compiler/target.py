@@ -19,6 +19,8 @@ from compiler.errors import TargetError
 
 _FUSED = frozenset({"fma", "avx512f", "neon"})
 """Features of CPUs that bring a fused multiply-add."""
+FEW_REGISTERS = 16
+"""Vector registers that the constants of an elementary function would fill."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,19 @@ class Target:
     def has_estimates(self) -> bool:
         """Whether an estimate of an inverse square root is one instruction, as AVX has it, for vectors of 4 and 8."""
         return "avx" in self.features
+
+    @property
+    def whole_maximum(self) -> bool:
+        """Whether a maximum that keeps NaN is one instruction; x86 takes three, and one where NaN may be lost."""
+        return self.instruction_set != "x86_64"
+
+    @property
+    def reads_constants(self) -> bool:
+        """Whether a constant of a multiply-add is best read from memory, whole: an operand that needs no register.
+
+        So it is where instructions read memory and have few registers; AVX-512 has more, and repeats one element.
+        """
+        return self.instruction_set == "x86_64" and self.has_fma and self.vector_registers <= FEW_REGISTERS
 
     @property
     def is_native(self) -> bool:

@@ -53,7 +53,14 @@ class Arithmetic:
     def lanes(self, lanes: int, dtype: DType = DType.F32) -> Lanes:
         """The arithmetic of elementary functions."""
         has = self._target
-        return Lanes(self._out, lanes, dtype, has_fma=has.has_fma, has_estimates=has.has_estimates)
+        return Lanes(
+            self._out,
+            lanes,
+            dtype,
+            has_fma=has.has_fma,
+            has_estimates=has.has_estimates,
+            reads_constants=has.reads_constants,
+        )
 
     def operation(self, op: str, parts: list[Value], function: Function | None = None) -> Value:
         """An operation on its operands.
@@ -82,6 +89,8 @@ class Arithmetic:
 
     def _float_operation(self, op: str, parts: list[Value], function: Function | None) -> Value | None:
         dtype, lanes = parts[0].dtype, parts[0].lanes
+        if op == "larger":
+            return self._larger(*parts)
         if dtype is DType.F32 and (function is not None or op in FUNCTIONS):
             ops = self.lanes(lanes)
             return ops.wrapped((function or FUNCTIONS[op])(ops, *(p.text for p in parts)))
@@ -98,6 +107,15 @@ class Arithmetic:
             return Value(self._out.value(text), dtype, lanes)
         intrinsic = float_intrinsic(op)
         return None if intrinsic is None else self.intrinsic(intrinsic, parts)
+
+    def _larger(self, x: Value, y: Value) -> Value:
+        """The larger of two numbers; where one is NaN, what the target's shortest code gives."""
+        if self._target.whole_maximum:
+            return self.intrinsic("maximum", [x, y])
+        kind, bits = x.llvm_type, f"<{x.lanes} x i1>" if x.lanes else "i1"
+        test = self._out.value(f"fcmp ogt {kind} {x.text}, {y.text}")
+        text = f"select {bits} {test}, {kind} {x.text}, {kind} {y.text}"
+        return Value(self._out.value(text), x.dtype, x.lanes)
 
     def clamp(self, op: str, limit: Value, value: Value) -> Value:
         """Max or min with a constant: one compare-and-select that keeps a NaN of the other side."""

@@ -12,6 +12,10 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+_COPIES = 4
+"""Of a constant in memory: LLVM makes an operand of what is read once in a block, and takes a register for the rest, so
+unrolled copies of an expression read one each."""
+
 _SAME = "@llvm.strip.invariant.group.p0"
 """Gives its argument back, and is gone before instructions are selected. Loop strength reduction does not look through
 it, and so leaves a pointer that a loop carries as it is, instead of searching for a better form among thousands."""
@@ -48,6 +52,7 @@ class Emitter:
         self._loops: dict[str, _Loop] = {}
         self._slots: dict[str, str] = {}
         self._unwritten: dict[str, tuple[str, int]] = {}
+        self._constants: dict[str, int] = {}
 
     def name(self, hint: str = "v") -> str:
         """A fresh SSA name."""
@@ -85,6 +90,14 @@ class Emitter:
         for slot, (llvm_type, align) in self._unwritten.items():
             self.emit(f"store {llvm_type} {self._slots[slot]}, ptr {slot}, align {align}")
         self._unwritten.clear()
+
+    def constant(self, kind: str, literal: str, align: int) -> str:
+        """A vector of constants, read from memory: an operand that needs no register."""
+        place = self._constants[literal] = self._constants.get(literal, -1) + 1
+        bits = "".join(c for c in literal if c.isalnum())
+        name = f'@"{kind}.{bits}.{place % _COPIES}"'
+        self.declarations.add(f"{name} = private constant {kind} {literal}, align {align}")
+        return self.value(f"load {kind}, ptr {name}, align {align}")
 
     def remembered(self, key: Hashable) -> str | None:
         """The value that this or an enclosing region made for the key."""
@@ -178,6 +191,7 @@ class Emitter:
     def start_block(self, label: str) -> None:
         """Following instructions belong to this block."""
         self._slots.clear()
+        self._constants.clear()
         self.lines.append(f"{label}:")
         self.block = label
 

@@ -19,6 +19,9 @@ from compiler.scalar import Apply, Const, Expr
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 """ln 2 in two parts; the first has so few bits that its product with an exponent is exact."""
 
+_LN2 = 0.6931471824645996
+"""ln 2 as one float, 1 + 2^-28 times as large: enough for arguments whose own rounding changed them by up to 2^-24."""
+
 _TO_NEAREST = 1.5 * 2.0**23
 """Added to a small number it rounds to whole; the whole number is then in the low bits."""
 
@@ -53,28 +56,30 @@ _ERF_SCALES = 1e-2, 1e2
 """Of the argument, which the coefficients may take in: their powers of it stay in the range of float32."""
 
 
-def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN) -> Lane:
+def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN, *, rounded: bool = False) -> Lane:
     """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98.
 
-    Of arguments that are known to be below 88.3, what is less than half of the smallest normal number is 0.
+    Of arguments that are known to be below 88.3, what is less than half of the smallest normal number is 0. `rounded`:
+    the argument is a rounded result, and one that is 2^-28 times as large or smaller may stand for it.
     """
     low, high = interval
     if high <= _EXP_HIGHEST:
-        return _exp_of_bits(ops, x if low >= _EXP_LOWEST else ops.at_least(x, _EXP_LOWEST))
-    return _exp_between(ops, ops.at_most(ops.at_least(x, -_EXP_ZERO), _EXP_INFINITE))
+        x = x if low >= _EXP_LOWEST else ops.at_least(x, _EXP_LOWEST)
+        return _exp_of_bits(ops, x, rounded=rounded)
+    return _exp_between(ops, ops.at_most(ops.at_least(x, -_EXP_ZERO), _EXP_INFINITE), rounded=rounded)
 
 
-def _exp_between(ops: Lanes, x: Lane) -> Lane:
+def _exp_between(ops: Lanes, x: Lane, *, rounded: bool) -> Lane:
     """e^x for -104 <= x <= 89 or NaN: 2^n in two halves that both are normal numbers."""
-    tail, shifted = _exp_parts(ops, x, 2 * _EXPONENT_ZERO)
+    tail, shifted = _exp_parts(ops, x, 2 * _EXPONENT_ZERO, rounded=rounded)
     half = ops.integer("shl", ops.integer("ashr", shifted, 1), 23)
     rest = ops.integer("sub", ops.integer("shl", shifted, 23), half)
     return ops.mul(_times_one_more(ops, tail, ops.from_bits(rest)), ops.from_bits(half))
 
 
-def _exp_of_bits(ops: Lanes, x: Lane, sign: float = 1.0) -> Lane:
+def _exp_of_bits(ops: Lanes, x: Lane, sign: float = 1.0, *, rounded: bool = False) -> Lane:
     """e^y, where y = sign * x, for -88 <= y <= 88.3 or NaN; 0 for y < -87.68, where the bits of 2^n are 0."""
-    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO, sign)
+    tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO, sign, rounded=rounded)
     return _times_one_more(ops, tail, ops.from_bits(ops.integer("shl", shifted, 23)))
 
 
@@ -83,7 +88,9 @@ def _times_one_more(ops: Lanes, tail: Lane, scale: Lane) -> Lane:
     return ops.fma(tail, scale, scale)
 
 
-def _exp_parts(ops: Lanes, x: Lane, bias: int, sign: float = 1.0) -> tuple[Lane, Lane]:
+def _exp_parts(
+    ops: Lanes, x: Lane, bias: int, sign: float = 1.0, *, rounded: bool = False
+) -> tuple[Lane, Lane]:
     """e^r - 1 and an integer with n + bias in its low 9 bits, where sign * x = n ln 2 + r and |r| <= ln(2) / 2.
 
     The low bits moved to the place of the exponent are the number 2^(n + bias - 127), with no arithmetic on integers.
@@ -92,8 +99,11 @@ def _exp_parts(ops: Lanes, x: Lane, bias: int, sign: float = 1.0) -> tuple[Lane,
     shifted = ops.fma(x, ops.const(sign / math.log(2)), to_nearest)
     n = ops.sub(shifted, to_nearest)
     # What is computed is sign * r, which is as good in a polynomial with other signs: nothing is negated.
-    r = ops.fma(n, ops.const(-sign * _LN2_HIGH), x)
-    r = ops.fma(n, ops.const(-sign * _LN2_LOW), r)
+    if rounded and ops.has_fma:
+        r = ops.fma(n, ops.coefficient(-sign * _LN2), x)
+    else:
+        r = ops.fma(n, ops.coefficient(-sign * _LN2_HIGH), x)
+        r = ops.fma(n, ops.coefficient(-sign * _LN2_LOW), r)
     beyond = ops.polynomial(r, [c * sign**power for power, c in enumerate(_EXP)])
     return ops.fma(beyond, ops.mul(r, r), r if sign > 0 else ops.neg(r)), ops.bits(shifted)
 
@@ -125,7 +135,7 @@ def tanh(ops: Lanes, x: Lane) -> Lane:
     square = ops.mul(x, x)
     near = ops.fma(ops.mul(x, square), ops.polynomial(square, _TANH), x)
     size = ops.abs(x)
-    grown = _exp_of_bits(ops, ops.mul(ops.at_most(size, 10.0), ops.const(2.0)))
+    grown = _exp_of_bits(ops, ops.mul(ops.at_most(size, 10.0), ops.const(2.0)), rounded=True)
     rest = ops.div(ops.const(2.0), ops.add(grown, ops.const(1.0)))
     far = ops.with_sign_of(ops.sub(ops.const(1.0), rest), x)
     return ops.select(ops.compare("olt", size, ops.const(0.625)), near, far)
@@ -186,8 +196,19 @@ FUNCTIONS: Mapping[str, Function] = {
 }
 """By operation of `compiler.scalar.OPS`."""
 
-RANGED: Mapping[str, Callable[[Lanes, Lane, Interval], Lane]] = {"exp": exp}
-"""Those that have shorter forms for arguments in a known interval."""
+RANGED: Mapping[str, Callable[..., Lane]] = {"exp": exp}
+"""Those that have shorter forms for arguments in a known interval, and for `rounded` ones."""
+
+
+def is_rounded(argument: Expr) -> bool:
+    """Whether a number is the rounded result of arithmetic, perhaps held between limits."""
+    match argument:
+        case Apply("max" | "min" | "at_most", args):
+            return all(isinstance(a, Const) or is_rounded(a) for a in args)
+        case Apply("add" | "sub" | "mul" | "div"):
+            return True
+        case _:
+            return False
 
 
 def fused(op: str, args: tuple[Expr, ...]) -> tuple[Function | None, tuple[Expr, ...]]:

@@ -24,13 +24,18 @@ class Lanes:
     """Emits operations on vectors of `lanes` elements; 0 for scalars."""
 
     def __init__(
-        self, out: Emitter, lanes: int, dtype: DType = DType.F32, *, has_fma: bool, has_estimates: bool
+        self,
+        out: Emitter,
+        lanes: int,
+        dtype: DType = DType.F32,
+        *,
+        has_fma: bool,
+        has_estimates: bool,
+        reads_constants: bool = False,
     ) -> None:
-        """`has_fma`: the target has fused multiply-add instructions; `has_estimates`: also of inverse roots.
-
-        `dtype`: F32 or F64.
-        """
-        self._out, self._lanes, self._has_fma, self._has_estimates = out, lanes, has_fma, has_estimates
+        """Flags are those of Target; `dtype`: F32 or F64."""
+        self._out, self._lanes, self.has_fma, self._has_estimates = out, lanes, has_fma, has_estimates
+        self._reads_constants = reads_constants and lanes > 0
         self._dtype, self._whole = dtype, DType.I32 if dtype is DType.F32 else DType.I64
         self._float, self._int = llvm_type(dtype, lanes), llvm_type(self._whole, lanes)
         self._suffix = suffix(dtype, lanes)
@@ -44,6 +49,12 @@ class Lanes:
     def const(self, value: float) -> Lane:
         """A float in every lane."""
         return literal(value, self._dtype, self._lanes)
+
+    def coefficient(self, value: float) -> Lane:
+        """The same as one of many constants, which should need no register: the operand of one multiply-add."""
+        if not self._reads_constants:
+            return self.const(value)
+        return self._out.constant(self._float, self.const(value), self._lanes * self._dtype.size_bytes)
 
     def add(self, x: Lane, y: Lane) -> Lane:
         """X + y."""
@@ -67,13 +78,13 @@ class Lanes:
 
     def fma(self, x: Lane, y: Lane, z: Lane) -> Lane:
         """X * y + z, rounded once where the target can and twice elsewhere."""
-        if not self._has_fma:
+        if not self.has_fma:
             return self.add(self.mul(x, y), z)
         return self._intrinsic("fma", x, y, z)
 
     def product_error(self, x: Lane, y: Lane, product: Lane) -> Lane:
         """What x * y - product is, exact for the rounded product; by Dekker's splitting where nothing is fused."""
-        if self._has_fma:
+        if self.has_fma:
             return self._intrinsic("fma", x, y, self.neg(product))
         (a, b), (c, d) = self._halves(x), self._halves(y)
         error = self.sub(self.mul(a, c), product)
@@ -120,16 +131,20 @@ class Lanes:
         return self.select(self.compare("ogt", x, self.const(limit)), self.const(limit), x)
 
     def polynomial(self, x: Lane, coefficients: Sequence[float]) -> Lane:
-        """c0 + c1 x + c2 x² ... as the sum of its even and its odd powers: two chains."""
+        """c0 + c1 x + c2 x² ... in pairs, (c0 + c1 x) + x² ((c2 + c3 x) + x² ...): all pairs at the same time."""
         square = self.mul(x, x)
-        even, odd = (self.chain(square, coefficients[first::2]) for first in (0, 1))
-        return self.fma(odd, x, even)
+        pairs = [self.chain(x, coefficients[i : i + 2]) for i in range(0, len(coefficients) - 1, 2)]
+        total = pairs.pop() if len(coefficients) % 2 == 0 else self.coefficient(coefficients[-1])
+        for pair in reversed(pairs):
+            total = self.fma(total, square, pair)
+        return total
 
     def chain(self, x: Lane, coefficients: Sequence[float]) -> Lane:
         """c0 + x (c1 + x (c2 ...)): Horner's scheme."""
-        *others, total = (self.const(c) for c in coefficients)
+        *others, highest = coefficients
+        total = self.const(highest)
         for term in reversed(others):
-            total = self.fma(total, x, term)
+            total = self.fma(total, x, self.coefficient(term))
         return total
 
     # --- bits

@@ -15,7 +15,7 @@ from compiler.codegen.groups import join_groups, take_group
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Active, Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
-from compiler.codegen.math import RANGED, fused
+from compiler.codegen.math import RANGED, fused, is_rounded
 from compiler.codegen.memory import Memory
 from compiler.codegen.products import Products
 from compiler.codegen.types import (
@@ -160,13 +160,16 @@ class Values:
                     return self._arithmetic.operation(
                         "add", [self._arithmetic.operation("mul", parts[:2]), parts[2]]
                     )
+        if op == "at_most":
+            return self.value(args[0])
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
         if op in RANGED:
             argument = self.value(args[0])
             if argument.dtype is DType.F32:
                 ops = self._arithmetic.lanes(argument.lanes)
-                return ops.wrapped(RANGED[op](ops, argument.text, interval(args[0], {})))
+                known, rounded = interval(args[0], {}), is_rounded(args[0])
+                return ops.wrapped(RANGED[op](ops, argument.text, known, rounded=rounded))
             return self._arithmetic.operation(op, [argument])
         return self._with_neighbour(op, args) or self._arithmetic.operation(op, [self.value(a) for a in args])
 

@@ -64,7 +64,7 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
         case Apply("neg", (x,)):
             low, high = interval(x, known)
             return -high, -low
-        case Apply("max" | "min" as op, (x, y)):
+        case Apply("max" | "min" | "at_most" as op, (x, y)):
             (a, b), (c, d) = interval(x, known), interval(y, known)
             pick = max if op == "max" else min
             return pick(a, c), pick(b, d)

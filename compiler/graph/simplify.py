@@ -29,7 +29,7 @@ class Simplify:
         nodes: list[Node] = []
         for old in graph.nodes:
             node = _with_simple_body(old, known, literals)
-            if node.compute.reducer in (None, "max", "min"):
+            if node.compute.reducer in (None, "max", "min", "largest"):
                 known[node.output] = interval(node.compute.body, known)
             if isinstance(node.compute.body, Const) and node.compute.reducer is None:
                 literals[node.output] = node.compute.body

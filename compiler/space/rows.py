@@ -128,7 +128,7 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
     return {
         "block": block,
         "accumulators": accumulators,
-        "unroll": 2 if plan.axes.along_rows else 4,
+        "unroll": 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
         "parallel": parallel,
         "maps": KEEP,
         "phases": APART if few and long else TOGETHER,
@@ -136,16 +136,18 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
 
 
 def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:
-    """Rows and accumulators of each: the longer the rows, the fewer of them it takes to hide what waits.
-
-    The elementary functions of several long vectors need more registers than there are.
-    """
+    """Rows and accumulators of each: the longer the rows, the fewer of them it takes to hide what waits."""
     if vectors < SHORT_ROW:
         return 4, min(2, vectors)
     if vectors > LONG_ROW:
         return 1, 8
+    return 2, 4
+
+
+def _is_elementary(plan: RowPlan) -> bool:
+    """Whether an elementary function is computed of each element: a few vectors of it fill the registers."""
     elements = max(s.points for s in plan.workload.stages)
-    return (1, 4) if any(has_long_chain(s) for s in plan.workload.stages if s.points == elements) else (2, 4)
+    return any(has_long_chain(s) for s in plan.workload.stages if s.points == elements)
 
 
 def _stream(plan: RowPlan, vectors: int, threads: int) -> int:

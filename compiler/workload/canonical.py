@@ -44,7 +44,7 @@ from compiler.workload.specialise import specialise
 from compiler.workload.split_axes import split_axes
 from compiler.workload.split_blocks import split_blocks
 
-_COMMUTATIVE = frozenset({"add", "mul", "max", "min"})
+_COMMUTATIVE = frozenset({"add", "mul", "max", "min", "larger"})
 
 
 @dataclass(frozen=True, slots=True)

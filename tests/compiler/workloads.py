@@ -287,11 +287,11 @@ def row_stage(
 def softmax(rows: int, columns: int) -> Workload:
     """Three stages along the rows; the exponential is stored."""
     sizes, both = (rows, columns), at("s0", "s1")
-    distance = apply("exp", apply("sub", Load("x0", both), Load("t0", at("s0"))))
+    distance = apply("at_most", apply("sub", Load("x0", both), Load("t0", at("s0"))), Const(0.0))
     return chain(
         (operand("x0", rows, columns),),
-        row_stage("largest", sizes, Load("x0", both), "t0", "max", 1),
-        row_stage("power", sizes, distance, "t1"),
+        row_stage("largest", sizes, Load("x0", both), "t0", "largest", 1),
+        row_stage("power", sizes, apply("exp", distance), "t1"),
         row_stage("total", sizes, Load("t1", both), "t2", "sum", 1),
         row_stage("share", sizes, apply("div", Load("t1", both), Load("t2", at("s0"))), "y0"),
     )

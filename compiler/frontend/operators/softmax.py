@@ -32,7 +32,12 @@ def _parts(call: OperatorCall) -> Parts:
 
 def _below(x: Expr, largest: Expr) -> Expr:
     """X - largest, with the upper bound said: shorter code for its exponential than for any number's."""
-    return apply("min", apply("sub", x, largest), Const(0.0))
+    return apply("at_most", apply("sub", x, largest), Const(0.0))
+
+
+def _largest(parts: Parts) -> str:
+    """The largest of each part, which may miss a NaN: the sum of the part's exponentials does not, and all read it."""
+    return parts.total("largest", parts.element(), "max")
 
 
 def _softmax(call: OperatorCall) -> None:
@@ -40,7 +45,7 @@ def _softmax(call: OperatorCall) -> None:
     parts = _parts(call)
     if call.dtype(parts.value).is_stored_only:
         return _rounded_softmax(call, parts)
-    largest = parts.total("max", parts.element(), "max")
+    largest = _largest(parts)
     axes = output_axes(call.shape(0))
     x, top = (broadcast_load(call, v, axes) for v in (parts.value, largest))
     power = call.intermediate(Compute(axes, (), None, apply("exp", _below(x, top))), "power")
@@ -84,7 +89,7 @@ def _rounded_sum(call: OperatorCall, parts: Parts, kind: DType) -> str:
 
 def _log_softmax(call: OperatorCall) -> None:
     parts = _parts(call)
-    largest = parts.total("max", parts.element(), "max")
+    largest = _largest(parts)
     weight = parts.total(
         "sum",
         apply("exp", _below(parts.element(), parts.of(largest))),

@@ -166,6 +166,19 @@ def test_an_exponential_of_what_is_at_most_0_is_as_good_down_to_the_normal_numbe
     assert np.all(got[x < -88] == 0)
 
 
+def test_an_exponential_of_a_rounded_difference_is_that_of_its_neighbour() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-100, 87, 300_000).astype(np.float32)
+    y = rng.uniform(-0.5, 0.5, x.size).astype(np.float32)
+    difference = x - y
+    exact = np.exp(difference.astype(np.float64))
+    for argument in (apply("sub", X, Y), apply("at_most", apply("sub", X, Y), Const(88.3))):
+        distance = ulps(evaluated(apply("exp", argument), x, y), exact)
+        normal = exact > SMALLEST
+        # 2^-28 of the argument, in units of 2^-24.
+        assert np.all((distance <= LIMITS["exp"] + np.abs(difference) / 16)[normal])
+
+
 @pytest.mark.parametrize("scale", [2**-0.5, -1.7, 1e-30, 1e30])
 def test_a_scaled_error_function(scale: float) -> None:
     x = sweep()

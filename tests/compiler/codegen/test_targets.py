@@ -175,10 +175,31 @@ def test_a_contraction_uses_the_vectors_of_its_target(name: str, instruction: st
     assert assembly.count(instruction) >= 8
 
 
+def default_assembly(workload: Workload, target: Target) -> list[str]:
+    space = build_space(workload, target, 1)
+    nest = build_nest(workload, space.schedule(space.default))
+    return emit_assembly(emit_nest(nest, target), target).splitlines()
+
+
+def test_coefficients_are_operands_in_memory_where_registers_are_few() -> None:
+    few = default_assembly(gelu(512), PRESETS["x86-64-v3"])
+    assert not any("(%rsp)" in line and "%ymm" in line for line in few)
+    assert sum("vfmadd" in line and "(%rip)" in line for line in few) >= 32
+    many = default_assembly(gelu(512), PRESETS["aarch64-neoverse-n1"])
+    assert not any("fmla" in line and "[" in line for line in many)
+
+
+def test_the_largest_of_a_row_costs_an_instruction_a_vector() -> None:
+    assert not any("vcmpunord" in line for line in default_assembly(softmax(8, 128), PRESETS["x86-64-v3"]))
+    assert not any(
+        "fcmgt" in line for line in default_assembly(softmax(8, 128), PRESETS["aarch64-neoverse-n1"])
+    )
+
+
 def test_registers_spilled_to_the_stack_never_cross_its_lines() -> None:
     """One that crosses the end of a page took longer than all the rest of an iteration."""
     target = PRESETS["x86-64-v3"]
-    workload = gelu(512)
+    workload = gelu_tanh(512)
     space = build_space(workload, target, 1)
     assert space.values(space.default)["width"] == 4
     assembly = emit_assembly(emit_nest(build_nest(workload, space.schedule(space.default)), target), target)

@@ -35,7 +35,7 @@ def test_attention_is_one_subgraph(masked: bool) -> None:  # noqa: FBT001 (a par
     program = _partitioned(attention_model(2, 5, 7, 3, masked=masked))
     (subgraph,) = program.subgraphs
     reducers = [stage.reducer for stage in subgraph.workload.stages if stage.reducer]
-    assert reducers == ["sum", "max", "sum", "sum"]
+    assert reducers == ["sum", "largest", "sum", "sum"]
 
 
 def test_the_division_is_done_after_the_second_product() -> None:
