@@ -368,7 +368,10 @@ class Values:
         if isinstance(active, str) or active < lanes:
             neutral_lanes = ops.broadcast(self._neutral(op, value.dtype), lanes)
             value = ops.select_lanes(self.indices.first_lanes(active, lanes), value, neutral_lanes)
-        total = ops.operation(op, [self._load(place), horizontal(self._out, ops.operation, op, value)])
+        before, total = self._load(place), horizontal(self._out, ops.operation, op, value)
+        # The first result is what the neutral element becomes: an operation less that the row waits for.
+        if before != self._neutral(op, total.dtype):
+            total = ops.operation(op, [before, total])
         self.store(place, total)
 
     def _neutral(self, op: str, dtype: DType) -> Value:

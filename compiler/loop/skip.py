@@ -22,7 +22,7 @@ from compiler.scalar_type import neutral
 from compiler.symbol import ranges_of
 
 _NOTHING = Block(())
-_REDUCERS = {"add": "sum", "max": "max", "min": "min"}
+_REDUCERS = {"add": "sum", "max": "max", "larger": "largest", "min": "min"}
 """Of the operation that a store applies to its place."""
 
 
