@@ -5,26 +5,28 @@ instructions    arithmetic on single elements, a multiply-add being one. Each di
                 value of the axes that it depends on, however often the Graph repeats it. `exp`, `erf` and the like
                 count what compiler/codegen/math.py emits for them; loads, stores, conversions and tests of a guard
                 count nothing
+multiplications products among them, and the multiply-adds of elementary functions
 divisions       quotients and square roots among them
 bytes           of each input, constant and output once, or less where only a part of it is read
 
-bound = max(2 multiply_adds / multiply_add rate, instructions / (lanes * issue rate),
+bound = max(2 (multiply_adds + multiplications) / multiply_add rate, instructions / (lanes * issue rate),
             divisions / (lanes * divide rate), bytes / rate of the level that holds them)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.math import FUNCTIONS
+from compiler.codegen.math import FUNCTIONS, RANGED, is_rounded
 from compiler.codegen.math_lanes import Lanes
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node
+from compiler.graph.scalar_rules import UNKNOWN, Interval, interval
 from compiler.index import Index
 from compiler.scalar import (
     Apply,
@@ -56,6 +58,7 @@ class Work:
 
     multiply_adds: int
     instructions: int
+    multiplications: int
     divisions: int
     bytes: int
 
@@ -68,7 +71,8 @@ class Work:
         """Least seconds by what limits them."""
         rates, level = ceilings.rates, ceilings.level(self.bytes)
         return {
-            "multiply_add": 2 * self.multiply_adds / rates["multiply_add"],
+            # Products take the units of multiply-adds, a slot each.
+            "multiply_add": 2 * (self.multiply_adds + self.multiplications) / rates["multiply_add"],
             "issue": self.instructions / ceilings.lanes / rates["issue"],
             "divide": self.divisions / ceilings.lanes / rates["divide"],
             level: self.bytes / rates[level],
@@ -90,7 +94,8 @@ def count_work(graph: Graph) -> Work:
     sizes = {name: math.prod(kind.sizes) * kind.dtype.size_bytes for name, kind in graph.types().items()}
     read = {name: bytes_ for name, bytes_ in _bytes_read(graph, sizes).items() if _outside(graph, name)}
     written = sum(sizes[name] for name in graph.outputs)
-    return Work(counts.multiply_adds, counts.instructions, counts.divisions, sum(read.values()) + written)
+    bytes_ = sum(read.values()) + written
+    return Work(counts.multiply_adds, counts.instructions, counts.multiplications, counts.divisions, bytes_)
 
 
 def _through_movements(graph: Graph) -> Graph:
@@ -117,7 +122,7 @@ def _expanded(body: Expr, moved: Mapping[str, Compute]) -> Expr:
 
 class _Counts:
     def __init__(self) -> None:
-        self.multiply_adds = self.instructions = self.divisions = 0
+        self.multiply_adds = self.instructions = self.multiplications = self.divisions = 0
         self._seen: set[tuple[str, int]] = set()
 
     def add_node(self, node: Node) -> None:
@@ -141,7 +146,9 @@ class _Counts:
         if key in self._seen:
             return
         self._seen.add(key)
-        self.instructions += count * instructions_of(expr.op)
+        lines = emitted(expr.op, interval(expr.args[0], {}), rounded=is_rounded(expr.args[0]))
+        self.instructions += count * instructions_of(expr.op, lines)
+        self.multiplications += count * multiplications_of(expr.op, lines)
         self.divisions += count * divisions_of(expr.op)
 
 
@@ -180,19 +187,32 @@ def _satisfying(names: list[str], bounds: list[Bound], ranges: Mapping[str, int]
 
 
 @cache
-def emitted(op: str) -> tuple[str, ...]:
-    """The instructions of an elementary function, as the code generator writes them; none for other operations."""
+def emitted(op: str, known: Interval = UNKNOWN, *, rounded: bool = False) -> tuple[str, ...]:
+    """The instructions of an elementary function, as the code generator writes them; none for other operations.
+
+    `known`, `rounded`: of an argument, for functions that have shorter forms.
+    """
     if op not in FUNCTIONS:
         return ()
     out = Emitter()
     arguments = [f"%x{i}" for i in range(OPS[op].arity)]
-    FUNCTIONS[op](Lanes(out, _COUNTED_AS_FLOAT, has_fma=True, has_estimates=True), *arguments)
+    lanes = Lanes(out, _COUNTED_AS_FLOAT, has_fma=True, has_estimates=True)
+    if op in RANGED:
+        RANGED[op](lanes, *arguments, known, rounded=rounded)
+    else:
+        FUNCTIONS[op](lanes, *arguments)
     return tuple(line for line in out.lines if not any(f"= {word} " in line for word in _BITS_ONLY))
 
 
-def instructions_of(op: str) -> int:
-    """Vector instructions of an operation of OPS."""
-    return 0 if op in _KNOWN else len(emitted(op)) or 1
+def instructions_of(op: str, lines: Sequence[str] | None = None) -> int:
+    """Vector instructions of an operation of OPS; `lines`: what is emitted for its argument."""
+    return 0 if op in _KNOWN else len(emitted(op) if lines is None else lines) or 1
+
+
+def multiplications_of(op: str, lines: Sequence[str] | None = None) -> int:
+    """Products and multiply-adds of an operation of OPS; `lines`: what is emitted for its argument."""
+    lines = emitted(op) if lines is None else lines
+    return int(op == "mul") + sum("= fmul " in line or "@llvm.fma." in line for line in lines)
 
 
 def divisions_of(op: str) -> int:
