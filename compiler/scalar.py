@@ -19,7 +19,8 @@ from operator import is_
 from typing import Any, Union, assert_never
 
 from compiler.dtype import DType
-from compiler.index import Index, LookedUp, index_from_json, index_json
+from compiler.index import Index, LookedUp
+from compiler.index_json import index_from_json, index_json
 from compiler.scalar_ops import OPS
 
 

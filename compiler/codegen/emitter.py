@@ -206,6 +206,20 @@ class Emitter:
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}")
 
     @contextmanager
+    def where(self, condition: bool | str) -> Iterator[None]:  # noqa: FBT001  (it is what this is about)
+        """What is emitted inside happens where the condition holds; one that is a value of its own needs a branch."""
+        if not isinstance(condition, str):
+            yield
+            return
+        inside, merge = self.label("inside"), self.label("merge")
+        self.branch_if(condition, inside, merge)
+        self.start_block(inside)
+        with self.region():
+            yield
+        self.branch(merge)
+        self.start_block(merge)
+
+    @contextmanager
     def loop(self, first: str, stop: str, *, runs: bool) -> Iterator[str]:
         """`for i in first..stop`; yields i. `runs`: there is at least one iteration, so the first test is left out."""
         before, head, after = self.block, self.label("loop"), self.label("after")

@@ -18,7 +18,8 @@ from types import MappingProxyType
 from typing import Any
 
 from compiler.dtype import DType
-from compiler.index import Index, index_from_json, index_json
+from compiler.index import Index
+from compiler.index_json import index_from_json, index_json
 from compiler.packing import Packing, Role, Transform
 from compiler.symbol import Size, as_size, product, size_at
 

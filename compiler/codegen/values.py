@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Set
 from typing import assert_never
 
+from compiler.codegen.active import fewer, least
 from compiler.codegen.ahead import Ahead
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
@@ -235,15 +235,15 @@ class Values:
             below = not linear.terms and linear.const >= bound.low
             if linear.lane != 1 or not (below or bound.low <= -FAR):
                 return self._lane_by_lane(guard)
-            held = self._fewer(held, self.indices.number(linear._replace(lane=0), -bound.high))
+            held = fewer(self._out, held, self.indices.number(linear._replace(lane=0), -bound.high))
         if not held:
             return self.value(guard.outside)
         inner = Guard(rest, guard.inside, guard.outside) if rest else guard.inside
         active = self.indices.active
         if isinstance(held, str):
-            held = self._least(held, active)
+            held = least(self._out, held, active)
         elif isinstance(active, str):
-            held = self._least(active, held)
+            held = least(self._out, active, held)
         elif held >= active:
             return self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
         outside = self._arithmetic.broadcast(self.value(guard.outside), lanes)
@@ -251,23 +251,6 @@ class Values:
             inside = self._guard(inner) if isinstance(inner, Guard) else self._unguarded(inner)
         mask = self.indices.first_lanes(held, lanes)
         return self._arithmetic.select_lanes(mask, self._arithmetic.broadcast(inside, lanes), outside)
-
-    def _fewer(self, lanes: Active, over: int | str) -> Active:
-        """The lanes up to the first for which `over`, which grows by one from each to the next, is not negative."""
-        if isinstance(over, int):
-            room: Active = max(0, -over)
-        else:
-            self._out.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
-            negated = self._out.early(f"sub nsw i64 0, {over}", over)
-            room = self._out.early(f"call i64 @llvm.smax.i64(i64 {negated}, i64 0)", negated)
-        if isinstance(room, int) and isinstance(lanes, int):
-            return min(room, lanes)
-        return self._least(room, lanes) if isinstance(room, str) else self._least(str(lanes), room)
-
-    def _least(self, a: str, b: Active) -> str:
-        self._out.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
-        operands = (a, b) if isinstance(b, str) else (a,)
-        return self._out.early(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})", *operands)
 
     def _unguarded(self, expr: Expr) -> Value:
         self._guards += 1
@@ -387,23 +370,8 @@ class Values:
             if value.lanes:
                 text = self._out.value(f"extractelement {value.llvm_type} {value.text}, i64 {lane}")
                 one = Value(text, value.dtype, 0)
-            with self._where(active), self.indices.at_lane(lane):
+            with self._out.where(active), self.indices.at_lane(lane):
                 self._memory.store(buffer, self._memory.flat(load, buffer), one)
-
-    @contextmanager
-    def _where(self, condition: bool | str) -> Iterator[None]:  # noqa: FBT001  (it is what this is about)
-        """What is emitted inside happens where the condition holds; one that is a value of its own needs a branch."""
-        if not isinstance(condition, str):
-            yield
-            return
-        out = self._out
-        inside, merge = out.label("inside"), out.label("merge")
-        out.branch_if(condition, inside, merge)
-        out.start_block(inside)
-        with out.region():
-            yield
-        out.branch(merge)
-        out.start_block(merge)
 
     def _lane_by_lane(self, expr: Expr) -> Value:
         """A vector built from one scalar value per lane: gathers, and guards that differ between lanes."""
@@ -413,7 +381,7 @@ class Values:
             if not active:
                 continue
             before, one = self._out.block, None
-            with self._where(active), self.indices.at_lane(lane):
+            with self._out.where(active), self.indices.at_lane(lane):
                 one = self.value(expr)
                 last = self._out.block
             assert one is not None

@@ -25,7 +25,8 @@ from compiler.codegen.clear import Clear, Strip
 from compiler.codegen.kernel import kernel_from_json, kernel_json
 from compiler.dtype import DType
 from compiler.errors import InputError
-from compiler.index import Index, index_from_json, index_json
+from compiler.index import Index
+from compiler.index_json import index_from_json, index_json
 from compiler.runtime.arguments import data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec

@@ -21,7 +21,8 @@ from functools import cached_property
 from typing import Any
 
 from compiler.dtype import DType
-from compiler.index import Index, index_from_json, index_json
+from compiler.index import Index
+from compiler.index_json import index_from_json, index_json
 from compiler.packing import Transform
 from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
 from compiler.symbol import Axis, Size, Symbol, as_size, axis, product, row_major, static

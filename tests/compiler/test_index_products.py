@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from compiler.index import Index, index_from_json, index_json
+from compiler.index import Index
+from compiler.index_json import index_from_json, index_json
 from compiler.symbol import divides, product, row_major
 
 LOOP, N, M = Index.of("i"), Index.of("n"), Index.of("m")
