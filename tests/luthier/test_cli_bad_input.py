@@ -56,7 +56,10 @@ MODELS: dict[str, tuple[bytes | None, str]] = {
     ),
     "dangling edge": (_model([helper.make_node("Add", ["x", "nowhere"], ["y"])]).SerializeToString(), ""),
     "unsupported operator": (
-        _model([helper.make_node("NonZero", ["x"], ["y"], name="finder")]).SerializeToString(), "unsupported",
+        _model([helper.make_node("RandomNormalLike", ["x"], ["y"])]).SerializeToString(), "RandomNormalLike",
+    ),
+    "sizes that depend on values": (
+        _model([helper.make_node("NonZero", ["x"], ["y"], name="finder")]).SerializeToString(), "'finder' (NonZero)",
     ),
     "external data outside": (_external("../secret.bin"), ""),
     "external data of absurd length": (_external("weights.bin", 1 << 60), ""),
