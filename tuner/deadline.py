@@ -6,6 +6,9 @@ import math
 
 _RESERVE_SHARE = 0.25
 """No more than this part of the wall clock is kept in reserve for final comparisons."""
+_COMPARISON_SHARE = 0.2
+"""The first final comparison is not taken to last longer than this part of the wall clock: it builds nothing, and
+without one a record would rest on trials taken at different times."""
 
 
 class Deadline:
@@ -60,7 +63,10 @@ class Deadline:
 
     @property
     def _comparison_s(self) -> float:
-        """Mean of those held; before the first, it is taken to be as long as the longest batch."""
+        """Mean of those held; before the first, it is taken to be as long as the longest batch, within a limit."""
         if self._comparisons_s:
             return sum(self._comparisons_s) / len(self._comparisons_s)
-        return max((end_s - start_s for _, start_s, end_s in self._batches[1:] or self._batches), default=0.0)
+        longest_s = max(
+            (end_s - start_s for _, start_s, end_s in self._batches[1:] or self._batches), default=0.0
+        )
+        return min(longest_s, _COMPARISON_SHARE * (self._seconds or math.inf))

@@ -75,6 +75,13 @@ def test_batches_shrink_to_the_time_left() -> None:
     assert deadline.allows_comparison(96.0)
 
 
+def test_a_slow_first_batch_leaves_room_for_a_comparison() -> None:
+    deadline = Deadline(3.0)
+    deadline.measured(4, 0.0, 1.5)  # builds of large kernels
+    assert deadline.allows_comparison(2.3)
+    assert not deadline.allows_comparison(2.5)
+
+
 def test_what_starts_in_the_first_batch_is_not_the_pace() -> None:
     deadline = Deadline(4.0)
     deadline.measured(1, 0.0, 3.0)  # children started
