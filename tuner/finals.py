@@ -20,11 +20,9 @@ from tuner.pairs import differ, ratio_interval
 FINALISTS = 3
 BAND = 1.1
 """A candidate whose trial took this many times the best one's is no finalist."""
-TIE = 0.02
-"""Medians of trials closer than this are equal, whatever the samples say."""
-
-CLEAR = 0.1
-"""Medians of trials further apart than this differ."""
+CLEAR = 0.5
+"""Trials taken at different times tell apart only what differs by this much: a neighbour on the machine slows one of
+them and not the other, and a record that no comparison has confirmed must not be slower than the default."""
 
 Timed = tuple[Candidate, Measured]
 
@@ -86,16 +84,8 @@ def _winner(timed: Sequence[Timed], default: Candidate, ties: Callable[[Measured
 
 
 def _ties(fastest: Measured, other: Measured) -> bool:
-    """Whether the difference of the medians is below TIE, or within their combined 95 % margins but below CLEAR."""
-    difference_s = other.median_s - fastest.median_s
-    margin_s = math.hypot(_margin_s(fastest), _margin_s(other))
-    return difference_s <= max(min(margin_s, CLEAR * fastest.median_s), TIE * fastest.median_s)
-
-
-def _margin_s(measured: Measured) -> float:
-    """Half the 95 % confidence interval of a median: the notch of a box plot, 1.57 times the middle half / sqrt(n)."""
-    low, high = measured.interval_s
-    return 1.57 * (high - low) / math.sqrt(len(measured.samples_s))
+    """Whether two trials are too close to be told apart."""
+    return other.median_s - fastest.median_s <= CLEAR * fastest.median_s
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
