@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from tuner.candidate import Candidate
 from tuner.measure import Measured
-from tuner.pairs import differ, ratio_interval
+from tuner.pairs import TIE, differ, ratio_interval
 
 FINALISTS = 3
 BAND = 1.1
 """A candidate whose trial took this many times the best one's is no finalist."""
 CLEAR = 0.5
-"""Trials taken at different times tell apart only what differs by this much: a neighbour on the machine slows one of
+"""By how much a trial must lead the default's, which was taken at another time: a neighbour on the machine slows one of
 them and not the other, and a record that no comparison has confirmed must not be slower than the default."""
 
 Timed = tuple[Candidate, Measured]
@@ -40,8 +40,12 @@ def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidat
 
 
 def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
-    """The winner by trials that were taken at different times."""
-    return _winner(timed, default, _ties)
+    """The winner by trials that were taken at different times: the default, unless the best is clearly faster."""
+    fastest_s = min(measured.median_s for _, measured in timed)
+    for candidate, measured in timed:
+        if candidate.digest == default.digest and measured.median_s <= (1 + CLEAR) * fastest_s:
+            return candidate, measured
+    return _winner(timed, default, lambda a, b: b.median_s <= (1 + TIE) * a.median_s)
 
 
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
@@ -81,11 +85,6 @@ def _winner(timed: Sequence[Timed], default: Candidate, ties: Callable[[Measured
         return candidate.digest != default.digest, len(candidate.schedule.steps), candidate.digest
 
     return min(tied, key=order)
-
-
-def _ties(fastest: Measured, other: Measured) -> bool:
-    """Whether two trials are too close to be told apart."""
-    return other.median_s - fastest.median_s <= CLEAR * fastest.median_s
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -65,12 +65,6 @@ class Measured:
         """What it is ranked, trained on and served by."""
         return statistics.median(self.samples_s)
 
-    @property
-    def interval_s(self) -> tuple[float, float]:
-        """The middle half of the samples."""
-        ordered = sorted(self.samples_s)
-        return ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]
-
 
 @dataclass(frozen=True, slots=True)
 class MeasureFailed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,14 +61,14 @@ def take_turns(
     rounds: int = 5,
     canary: Canary | None = None,
 ) -> dict[str, Times]:
-    """Sample all for about so long in all, and so many rounds at least; the order turns by one each round.
+    """Sample all for about so long in all, and so many rounds at least; the order is another one each round.
 
     A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle_s`: pause before each
     turn, in which the idle threads of the contender before it fall asleep. `canary`: sings before and after each
     sample; only quiet samples count, and the turns go on for up to four times as long until each contender has `rounds`
     of them.
     """
-    names = list(contenders)
+    names, shuffle = list(contenders), random.Random(0)
     runs = {name: _runs(contenders[name]) for name in names}
     samples: dict[str, list[float]] = {name: [] for name in names}
     noise: dict[str, list[float]] = {name: [] for name in names}
@@ -77,8 +78,8 @@ def take_turns(
         wanting = any(_quiet(noise[name], canary) < rounds for name in names)
         if number >= rounds and passed_s > (_PATIENCE * seconds if wanting else seconds):
             break
-        turn = number % len(names)
-        for name in (*names[turn:], *names[:turn]):
+        # Each meets the threads and the caches that another one leaves behind: not those of the same one every time.
+        for name in shuffle.sample(names, len(names)):
             if settle_s:
                 time.sleep(settle_s)
             contenders[name](1)

@@ -28,21 +28,22 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "contracts"
 
 
-def test_contenders_take_turns_and_the_order_turns_too() -> None:
+def test_contenders_take_turns_and_follow_each_other_in_every_way() -> None:
     order: list[str] = []
 
     def contender(name: str) -> Sampler:
-        def sample(runs: int) -> float:
+        def sample(_runs: int) -> float:
             order.append(name)
             return 1.0
 
         return sample
 
-    times = take_turns({"a": contender("a"), "b": contender("b")}, seconds=0.0, settle_s=0.0)
-    assert list(times) == ["a", "b"]
-    assert all((len(t.samples_s), t.runs) == (5, 5) for t in times.values())
-    changes = [name for name, before in zip(order, ["", *order], strict=False) if name != before]
-    assert changes == ["a", "b", "a", "b", "a", "b", "a", "b"]
+    names = ["a", "b", "c"]
+    times = take_turns({n: contender(n) for n in names}, seconds=0.0, settle_s=0.0, rounds=20)
+    assert list(times) == names
+    assert all((len(t.samples_s), t.runs) == (20, 20) for t in times.values())
+    followed = {(before, after) for before, after in itertools.pairwise(order) if before != after}
+    assert followed == set(itertools.permutations(names, 2))
 
 
 def test_samples_between_slow_songs_of_the_canary_do_not_count() -> None:

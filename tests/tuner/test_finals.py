@@ -46,10 +46,15 @@ def test_a_tie_goes_to_the_default_then_to_fewer_steps_then_to_the_digest() -> N
         assert winner.digest == min(short.digest, other.digest)
 
 
-def test_trials_of_different_times_must_differ_by_half() -> None:
+def test_a_trial_must_lead_the_default_by_half() -> None:
     fast = candidate(1)
     assert leader([(fast, timed(0.7)), (DEFAULT, timed(1.0))], DEFAULT)[0] == DEFAULT
     assert leader([(fast, timed(0.6)), (DEFAULT, timed(1.0))], DEFAULT)[0] == fast
+
+
+def test_where_the_default_is_clearly_slower_the_fastest_trial_leads() -> None:
+    fast, short = candidate(1, 2, 3), candidate(1)
+    assert leader([(short, timed(1.3)), (fast, timed(1.0)), (DEFAULT, timed(2.0))], DEFAULT)[0] == fast
 
 
 def test_what_slows_a_round_slows_all_of_it_and_hides_nothing() -> None:
