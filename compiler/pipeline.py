@@ -60,6 +60,7 @@ from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.specialise import nominal
 from compiler.workload.verify import verify_program
+from compiler.workload.windows import cut_windows
 from compiler.workload.within_tables import within_tables
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def load_graph(
 
 def lower(graph: Graph) -> Program:
     """Optimise the Graph and cut it into Subgraphs with canonical Workloads, verified."""
-    program = partition(optimise(graph))
+    program = cut_windows(partition(optimise(graph)))
     verify_program(program)
     return program
 
@@ -124,16 +125,23 @@ def lower_any_size(
     if any(name in builder.constants for _, builder in examples for name in kept):
         examples = [imported(values, kept) for values in few]
     graphs = [replace(graph, open_values=kept) for graph, _ in examples]
-    programs = [lower(graphs[0])]
-    programs += [with_constants_of(programs[0], lower(graph)) for graph in graphs[1:]]
+    programs = [_at_one_size(graphs[0])]
+    programs += [with_constants_of(programs[0], _at_one_size(graph)) for graph in graphs[1:]]
     generalise_program(programs, few, opened.symbols)
     for values in points[len(few) :]:
-        programs.append(with_constants_of(programs[0], lower(imported(values, kept)[0])))
+        programs.append(with_constants_of(programs[0], _at_one_size(imported(values, kept)[0])))
     common = within_tables(generalise_program(programs, points, opened.symbols))
     verify_program(common)
     smallest = {symbol.name: symbol.low for symbol in common.symbols}
     check_outputs(common, imported(smallest)[0].types(), smallest)
     return common
+
+
+def _at_one_size(graph: Graph) -> Program:
+    """Lowered to be generalised: where a window begins may depend on sizes, and is no expression of them."""
+    program = partition(optimise(graph))
+    verify_program(program)
+    return program
 
 
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:

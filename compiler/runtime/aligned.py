@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.runtime.memory_plan import ALIGNMENT
+from compiler.workload.program import ALIGNMENT
 
 Array = np.ndarray[Any, Any]
 

@@ -30,9 +30,10 @@ from compiler.index_json import index_from_json, index_json
 from compiler.runtime.arguments import data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
-from compiler.runtime.memory_plan import ALIGNMENT, Life
+from compiler.runtime.memory_plan import Life
 from compiler.symbol import Symbol, as_size
 from compiler.target import target_from_json, target_json
+from compiler.workload.program import ALIGNMENT
 
 MAGIC = b"LUTHIER2"
 _KIND = MAGIC[:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -111,6 +112,8 @@ class _Linker:
                 slot = self._placed(scratch_value(number, param.name))
             else:
                 slot = self._slot(subgraph.bindings[param.name], param, buffers[param.name])
+                start = subgraph.starts.get(param.name, 0) * buffers[param.name].dtype.size_bytes
+                slot = replace(slot, where=slot.where + start)
             slots.append(self._number(slot))
         numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
         slots += [self._number(Slot("symbol", number)) for number in numbers]

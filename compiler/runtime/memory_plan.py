@@ -21,9 +21,7 @@ from compiler.index import Index
 from compiler.runtime.borders import border_strips
 from compiler.symbol import product, size_at
 from compiler.workload.ir import Operand, Stage
-from compiler.workload.program import Program, Subgraph
-
-ALIGNMENT = 64
+from compiler.workload.program import ALIGNMENT, Program, Subgraph
 
 
 @dataclass(frozen=True, slots=True)

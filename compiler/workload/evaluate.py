@@ -24,7 +24,11 @@ def evaluate_program(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
 def operands(program: Program, subgraph: Subgraph, values: Arrays) -> dict[str, np.ndarray]:
     """What a Subgraph reads of the values so far. A Workload may see several dimensions of a value as one."""
     homes = {name: program.home(value) for name, value in subgraph.bindings.items()}
-    return {o.name: values[homes[o.name]].reshape(o.sizes) for o in subgraph.workload.operands}
+    found = {}
+    for o in subgraph.workload.operands:
+        start = subgraph.starts.get(o.name, 0)
+        found[o.name] = values[homes[o.name]].reshape(-1)[start : start + o.elements].reshape(o.sizes)
+    return found
 
 
 def store(program: Program, subgraph: Subgraph, values: dict[str, np.ndarray], outputs: Arrays) -> None:

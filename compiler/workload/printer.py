@@ -37,7 +37,10 @@ def _program(program: Program) -> Iterator[str]:
         layout = program.layouts.get(name)
         yield _buffer("buffer", operand) + ("" if layout is None or layout.is_plain else f"  {layout}")
     for subgraph in program.subgraphs:
-        bound = ", ".join(f"{new}={old}" for new, old in subgraph.bindings.items())
+        bound = ", ".join(
+            f"{new}={old}" + (f"[{subgraph.starts[new]}:]" if new in subgraph.starts else "")
+            for new, old in subgraph.bindings.items()
+        )
         yield f"{subgraph.workload.digest[:8]} {subgraph.name}: {bound}"
 
 

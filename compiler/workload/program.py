@@ -12,6 +12,9 @@ from compiler.graph.layout import Layout
 from compiler.symbol import Symbol
 from compiler.workload.ir import Operand, Workload
 
+ALIGNMENT = 64
+"""Bytes: every operand of a kernel that lies in the runtime's memory begins at a multiple."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
@@ -21,12 +24,14 @@ class Subgraph:
         name: for people, such as "conv2d_3x3 64->64 @56x56".
         bindings: value of the model for each operand and output of the Workload, by the Workload's names.
         symbols: the Program's symbol for each of the Workload's.
+        starts: of an operand that is a part of its value, the element with which it begins (compiler.workload.windows).
     """
 
     name: str
     workload: Workload
     bindings: Mapping[str, str]
     symbols: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

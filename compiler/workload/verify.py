@@ -9,7 +9,7 @@ from compiler.graph.verify import guarded_loads, narrowed, stray_lookup
 from compiler.index import Index, Ranges
 from compiler.scalar import Bound, Guard, Load, Pick, walk
 from compiler.scalar_ops import REDUCERS
-from compiler.symbol import corners
+from compiler.symbol import corners, static
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 from compiler.workload.program import Program, Subgraph
 from compiler.workload.specialise import specialise
@@ -88,7 +88,13 @@ def _verify_bindings(subgraph: Subgraph, program: Program) -> None:
         elements = program.buffers[value].count if constant is None else Index.of(constant.size)
         needed = operand.count.substitute({own: Index.of(name) for own, name in subgraph.symbols.items()})
         _require(operand.constant == (constant is not None), f"{value} is a constant on one side only")
-        _require(elements == needed, f"{value} has {elements} elements, not {needed}")
+        if operand.name in subgraph.starts:
+            start = subgraph.starts[operand.name]
+            fits = 0 <= start <= static(elements, value) - static(needed, value)
+            own = value not in program.inputs and value not in program.outputs and constant is None
+            _require(fits and own, f"{operand.name} from {start} on is no part of {value}")
+        else:
+            _require(elements == needed, f"{value} has {elements} elements, not {needed}")
 
 
 def _verify_stage(stage: Stage, buffers: Mapping[str, Operand]) -> None:

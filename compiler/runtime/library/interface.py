@@ -15,7 +15,7 @@ from compiler.codegen.cpu_check import emit_cpu_check
 from compiler.codegen.team import SIZE_OFFSET, team_bytes
 from compiler.runtime.image import Image
 from compiler.runtime.library.shared import CONSTANTS
-from compiler.runtime.memory_plan import ALIGNMENT
+from compiler.workload.program import ALIGNMENT
 
 FUNCTIONS = ("create", "run", "destroy", "error")
 MAX_THREADS = 1024

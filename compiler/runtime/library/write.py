@@ -18,8 +18,8 @@ from compiler.runtime.library.interface import FUNCTIONS, emit_interface
 from compiler.runtime.library.machines import MACHINES
 from compiler.runtime.library.objects import ObjectFile, Part, read_object
 from compiler.runtime.library.shared import SharedLibrary, link_library
-from compiler.runtime.memory_plan import ALIGNMENT
 from compiler.target import Target
+from compiler.workload.program import ALIGNMENT
 
 
 def check_library(target: Target) -> None:
