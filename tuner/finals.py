@@ -49,8 +49,10 @@ def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
 
 
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
-    """The winner by samples that were taken in turns."""
-    return _winner(timed, default, lambda a, b: not differ(a.samples_s, b.samples_s))
+    """The winner by samples that were taken in turns, among those that took part to the end."""
+    rounds = max(len(measured.samples_s) for _, measured in timed)
+    stayed = [entry for entry in timed if len(entry[1].samples_s) == rounds]
+    return _winner(stayed, default, lambda a, b: not differ(a.samples_s, b.samples_s))
 
 
 def evidence(

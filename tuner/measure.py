@@ -117,6 +117,8 @@ class Runner(Protocol):
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all in turns; the n-th samples of all were taken in the n-th round (tuner.pairs).
 
+        The first wins ties. Who cannot win any more takes no part in later rounds, and has fewer samples.
+
         Raises MeasureError where the Device itself is lost.
         """
         ...

@@ -274,7 +274,7 @@ def _compared(answer: Frame, built: Sequence[Built]) -> list[MeasureResult]:
     """The results of a comparison; raises MeasureError where the child answered something else."""
     answers = answer.header.get("results")
     results = [_result(Frame({"result": a})) for a in answers] if isinstance(answers, list) else []
-    if len(results) != len(built) or len({len(r.samples_s) for r in results if isinstance(r, Measured)}) != 1:
+    if len(results) != len(built) or not any(isinstance(r, Measured) for r in results):
         msg = "the measuring process answered something that is no comparison"
         raise MeasureError(msg)
     return [

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from compiler.codegen.kernel import Kernel
 from compiler.runtime.loader import LoadedKernel
 from tuner.measure import Measured, MeasureFailed, MeasureOptions
-from tuner.pairs import FEWEST, LOOKS, decided
+from tuner.pairs import FEWEST, LOOKS, staying
 from tuner.task import Task
 from workers.case import Case
 from workers.sampling import TIMING_SHARE, sample
@@ -73,14 +73,20 @@ class Contender:
 
 
 def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
-    """Samples in turns until they decide or time is up; who begins changes with every round."""
+    """Samples in turns until they decide or time is up; who begins changes with every round.
+
+    The first entry wins ties. One that cannot win any more leaves, and keeps the samples of the rounds that it was in.
+    """
     for entry in entries:
         entry.prepare(options)
     end = time.perf_counter() + TIMING_SHARE * options.timeout_s
+    left = list(entries)
     for number in range(LOOKS[-1]):
-        first = number % len(entries)
-        for entry in (*entries[first:], *entries[:first]):
+        first = number % len(left)
+        for entry in (*left[first:], *left[:first]):
             entry.take()
+        if number + 1 in LOOKS:
+            left = [left[place] for place in staying([entry.samples_s for entry in left])]
         late = number + 1 >= FEWEST and time.perf_counter() > end
-        if late or (number + 1 in LOOKS and decided([entry.samples_s for entry in entries])):
+        if late or not left:
             return

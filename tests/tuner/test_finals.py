@@ -57,6 +57,13 @@ def test_where_the_default_is_clearly_slower_the_fastest_trial_leads() -> None:
     assert leader([(short, timed(1.3)), (fast, timed(1.0)), (DEFAULT, timed(2.0))], DEFAULT)[0] == fast
 
 
+def test_who_left_early_does_not_win() -> None:
+    left, stayed = candidate(1), candidate(2)
+    early = Measured(in_turns(0.9).samples_s[:8], 1e-7)
+    entries = [(DEFAULT, in_turns(1.2)), (left, early), (stayed, in_turns(1.0))]
+    assert settle(entries, DEFAULT)[0] == stayed
+
+
 def test_what_slows_a_round_slows_all_of_it_and_hides_nothing() -> None:
     fast = candidate(1)
     entries = [(fast, in_turns(0.95, disturbed=0.5)), (DEFAULT, in_turns(1.0, disturbed=0.5))]

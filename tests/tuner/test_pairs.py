@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tuner.pairs import LOOKS, TIE, decided, differ, ratio_interval
+from tuner.pairs import LOOKS, TIE, differ, ratio_interval, staying
 
 
 def disturbed(rng: random.Random, rounds: int, *speeds: float) -> list[list[float]]:
@@ -26,7 +26,7 @@ def compared(rng: random.Random, *speeds: float) -> list[list[float]]:
     samples = disturbed(rng, LOOKS[-1], *speeds)
     for look in LOOKS:
         seen = [taken[:look] for taken in samples]
-        if decided(seen):
+        if not staying(seen):
             return seen
     return samples
 
@@ -44,9 +44,8 @@ def test_too_few_rounds_say_nothing() -> None:
     assert differ([1.0] * 5, [2.0, 1.1, 1.2, 1.3, 1.4])
 
 
-def test_rounds_must_be_the_same_ones() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        ratio_interval([1.0], [1.0, 2.0])
+def test_only_rounds_in_which_both_took_part_count() -> None:
+    assert ratio_interval([1.0] * 16, [1.5] * 16 + [9.0] * 16) == pytest.approx((1.5, 1.5, 1.5))
 
 
 def test_what_differs_by_less_than_a_tie_does_not_differ() -> None:
@@ -55,15 +54,32 @@ def test_what_differs_by_less_than_a_tie_does_not_differ() -> None:
     assert differ([1 + 1.1 * TIE] * 16, [1.0] * 16)
 
 
+def swaying(middle: float) -> list[float]:
+    """Rounds between 3 % less and 3 % more."""
+    return [middle * (0.97 + 0.06 * (r % 2)) for r in range(16)]
+
+
 def test_clear_evidence_ends_a_comparison_early_and_none_does_not() -> None:
-    assert decided([[1.0] * 16, [1.001] * 16, [1.3] * 16])
-    assert not decided([[1.0] * 2, [1.3] * 2])
-    assert not decided([[1.0] * 16, [1.0 + 0.03 * (r % 2) for r in range(16)]])
+    assert staying([[1.0] * 16, [1.001] * 16, [1.3] * 16]) == []
+    assert staying([[1.3] * 16, [1.0] * 16]) == []
+    assert staying([[1.0] * 2, [1.3] * 2]) == [0, 1]
+    assert staying([[1.0] * 16, swaying(1.01)]) == [0, 1]
+
+
+def test_who_cannot_win_any_more_leaves_but_the_first_stays() -> None:
+    assert staying([[1.3] * 16, [1.0] * 16, swaying(1.01), [1.2] * 16]) == [0, 1, 2]
+
+
+def test_the_fastest_must_beat_the_first_but_need_not_be_told_from_others() -> None:
+    hardly_slower = [1.0, 1.03] * 8
+    assert staying([[1.0] * 16, hardly_slower]) == []
+    assert staying([hardly_slower, [1.0] * 16]) == [0, 1]
+    assert staying([[1.3] * 16, [1.0] * 16, hardly_slower]) == []
 
 
 def test_equal_candidates_hardly_ever_differ_and_five_percent_is_found() -> None:
     rng = random.Random(0)
     equal = [differ(*compared(rng, 1.0, 1.0)) for _ in range(1000)]
-    slower = [differ(*compared(rng, 1.0, 1.05)) for _ in range(200)]
+    slower = [differ(*compared(rng, 1.05, 1.0)) for _ in range(200)]
     assert sum(equal) <= 15
     assert sum(slower) >= 190
