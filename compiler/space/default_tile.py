@@ -33,7 +33,10 @@ SHORT = 8
 """Iterations of an innermost loop that are unrolled completely: it would cost as much as one of them."""
 
 LONG = 128
-"""Iterations of an innermost loop of which eight are unrolled; the counting then is lost among the multiply-adds."""
+"""Iterations of an innermost loop of which eight are unrolled where a tile is small."""
+
+BODY = 64
+"""Multiply-adds of an unrolled body among which the counting is lost; more of them only take longer to compile."""
 
 WHOLE_WINDOW = 32
 """Iterations of a reduction that are unrolled completely, so that neighbouring places share what they read."""
@@ -63,21 +66,21 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "order": order,
         "depth": depth,
         "reduce": 0,
-        "unroll": _unroll(tile, streams=streams)
+        "unroll": _unroll(tile, rows * vectors * tile.copies, streams=streams)
         if tile.dot is None
         else _unroll_groups(tile.anchor, *tile.dot),
         "parallel": parallel,
     }
 
 
-def _unroll(tile: RegisterTile, *, streams: bool) -> int:
+def _unroll(tile: RegisterTile, accumulators: int, *, streams: bool) -> int:
     """A whole window where it is small, else some of the innermost loop, if possible so that none is left over."""
     sizes = [a.size for a in tile.anchor.reduce_axes]
     if streams and prod(sizes) <= WHOLE_WINDOW:
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
         return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
-    wanted = (8, 4, 3, 2) if sizes[-1] >= LONG else (4, 3, 2)
+    wanted = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
     return next((u for u in wanted if sizes[-1] % u == 0), 4)
 
 
