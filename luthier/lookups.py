@@ -68,7 +68,7 @@ class Lookups:
 
     @cached_property
     def _instant(self) -> Instant | None:
-        if not self._predict:
+        if not self._predict or not shipped_digest():
             return None
         from tuner.instant import shipped_model  # XGBoost takes a while to import
 

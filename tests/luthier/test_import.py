@@ -77,6 +77,17 @@ def test_compiling_needs_no_search_and_no_migrations(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_without_a_cost_model_compiling_needs_no_trees(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(model([relu()]).SerializeToString())
+    code = (
+        "import luthier, sys, pathlib; from tuner.cost_model import shipped; shipped.SHIPPED = pathlib.Path('none');"
+        "luthier.compile('m.onnx', threads=1, database='sqlite:///log.db').close(); print('xgboost' in sys.modules)"
+    )
+    done = _python(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "False"
+
+
 def test_every_public_name_is_there() -> None:
     for name in luthier.__all__:
         assert getattr(luthier, name) is not None
