@@ -281,6 +281,12 @@ def kernel_symbol(workload: Workload, schedule: Schedule) -> str:
     return f"k_{workload.digest[:16]}_{schedule.digest[:8]}"
 
 
+def digests_of(symbol: str) -> tuple[str, str]:
+    """How the digests of the Workload and of the Schedule of a kernel begin; inverse of `kernel_symbol`."""
+    _, workload, schedule = symbol.split("_")
+    return workload, schedule
+
+
 def _dump(nest: LoopNest, ir: str, target: Target) -> None:
     """Every level of a kernel as files, where LUTHIER_DEBUG asks for them."""
     folder = debug.dump_folder()

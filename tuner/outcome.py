@@ -8,7 +8,7 @@ from typing import Any, Literal
 from compiler.schedule.schedule import Schedule
 from tuner.task import Task
 
-TaskStatus = Literal["tuned", "default", "cached", "provisional", "failed", "untouched"]
+TaskStatus = Literal["tuned", "default", "cached", "provisional", "failed", "untouched", "withdrawn"]
 """How a Task ended.
 
     tuned        a schedule that was timed in alternation with the default, and won
@@ -17,6 +17,7 @@ TaskStatus = Literal["tuned", "default", "cached", "provisional", "failed", "unt
     provisional  the best trial so far; the session ended before the final comparison
     failed       every candidate failed
     untouched    no trial in this session and no record
+    withdrawn    its schedule won alone, but was slower than the default inside of the model
 """
 
 

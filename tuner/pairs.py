@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 
 LOOKS = (16, 32, 64, 128, 256)
@@ -76,7 +77,7 @@ def _interval(
 @cache
 def _outside(count: int, share: float) -> int:
     """The largest k so that the median is below the k-th smallest of `count` values no more often than `share`."""
-    allowed = share * 2**count
+    allowed = Fraction(share) * 2**count
     below, outside = 0, 0
     while (below := below + math.comb(count, outside)) <= allowed:
         outside += 1

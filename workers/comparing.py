@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,16 @@ from compiler.errors import InputError, LuthierError
 from compiler.grid import Array
 from compiler.runtime.image import TensorSpec
 from compiler.runtime.module import Module, load_module
+from compiler.runtime.profile import Profile, Profiler
 from workers import sandbox
 from workers.frames import Frame
 
 MIN_ROUNDS = 3
 MIN_SAMPLE_S = 0.02
+MOST_ROUNDS = 256
+"""In which kernels are timed: a small model runs tens of thousands of times a second."""
+INSIDE_SHARE = 0.5
+"""Kernels are timed inside of their models for this part of the time that the models themselves take."""
 
 Outputs = Mapping[str, Array]
 
@@ -78,7 +84,11 @@ def _compare(names: Sequence[str], modules: Sequence[Module], seed: int, seconds
     named = dict(zip(names, modules, strict=False))
     samples = _alternate(named, inputs, seconds)
     errors = {name: relative_error(got, expected) for name, got in zip(names, outputs, strict=False)}
-    return {"samples_s": samples, "max_relative_error": errors}
+    return {
+        "samples_s": samples,
+        "max_relative_error": errors,
+        "kernels_s": _kernel_times(named, inputs, INSIDE_SHARE * seconds),
+    }
 
 
 def _inputs(module: Module, seed: int) -> dict[str, Array]:
@@ -108,6 +118,29 @@ def _alternate(
         for name in order:
             samples[name].append(modules[name].time_s(inputs, runs[name]))
     return samples
+
+
+def _kernel_times(
+    modules: Mapping[str, Module], inputs: Mapping[str, Array], seconds: float
+) -> dict[str, dict[str, list[float]]]:
+    """Seconds in each kernel, by its symbol, in runs of the models by turns; one figure per round, over all calls."""
+    with ExitStack() as stack:
+        profilers = {
+            name: stack.enter_context(closing(Profiler(module.image, inputs)))
+            for name, module in modules.items()
+        }
+        for order in islice(_rounds(list(profilers), seconds), MOST_ROUNDS):
+            for name in order:
+                profilers[name].run()
+        return {name: _by_symbol(profiler.profile()) for name, profiler in profilers.items()}
+
+
+def _by_symbol(profile: Profile) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for kernel in profile.kernels:
+        known = found.get(kernel.symbol, [0.0] * len(kernel.samples_s))
+        found[kernel.symbol] = [a + b for a, b in zip(known, kernel.samples_s, strict=True)]
+    return found
 
 
 def _rounds(names: list[str], seconds: float) -> Iterator[list[str]]:

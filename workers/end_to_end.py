@@ -23,10 +23,13 @@ class Compared(TypedDict):
     """Seconds per run in the order they were taken, and the largest difference from the reference.
 
     The difference is relative to the reference's largest value; infinite where only one of the two is finite.
+    `kernels_s`: seconds that a run spends in each kernel, by its symbol; the n-th ones of all models were taken in
+    turns.
     """
 
     samples_s: list[float]
     max_relative_error: float
+    kernels_s: dict[str, list[float]]
 
 
 def compare_models(
@@ -75,7 +78,12 @@ def compare_models(
     if "failed" in answer.header:
         raise InputError(str(answer.header["failed"]))
     samples, errors = answer.header["samples_s"], answer.header["max_relative_error"]
+    kernels = answer.header["kernels_s"]
     return {
-        name: Compared(samples_s=[float(s) for s in samples[name]], max_relative_error=float(errors[name]))
+        name: Compared(
+            samples_s=[float(s) for s in samples[name]],
+            max_relative_error=float(errors[name]),
+            kernels_s={str(k): [float(s) for s in times] for k, times in kernels[name].items()},
+        )
         for name in artifacts
     }

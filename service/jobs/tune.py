@@ -1,6 +1,8 @@
 """The work of a job: tune every Task of a model, compile it, prove the gain end to end.
 
     model → Graph → Program → Tasks → TuningSession → untuned and tuned Module → comparison → report and artifact
+                                                            ↑ records that are slower in the model ↓
+                                                            └─────────────── withdrawn ────────────┘
 
 Whatever runs candidates or compiled models does so in worker processes, never in this one.
 """
@@ -11,9 +13,9 @@ import platform
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compiler.errors import CompileError
@@ -22,6 +24,7 @@ from compiler.runtime.artifact import image_bytes
 from compiler.schedule.source import NoSource, ScheduleSource
 from compiler.target import usable_cores
 from compiler.workload.program import Program
+from service.jobs.in_model import withdraw
 from service.jobs.job import JobSpec
 from service.jobs.report import Comparison, Spent, make_report
 from service.records.log import SqlTuningLog
@@ -29,8 +32,8 @@ from service.records.source import MODEL_ERROR_BUDGET, SqlScheduleSource, task_e
 from tuner.measure import Runner
 from tuner.outcome import Event, SessionResult
 from tuner.session import SessionOptions, TuningSession
-from tuner.task import Task
-from workers.end_to_end import compare_models
+from tuner.task import RecordKey, Task
+from workers.end_to_end import Compared, compare_models
 from workers.local import LocalBuilder, LocalRunner
 from workers.peaks import measure_peaks
 
@@ -90,12 +93,17 @@ def run_work(work: Work) -> Outcome | None:
     artifacts = phases.run("compiling", lambda: _compile(work))
     if work.cancelled():
         return None
-    comparison = phases.run("comparing", lambda: _compare(work.spec, artifacts, phases.seconds["tuning"]))
+    tuning_s = phases.seconds["tuning"]
+    compared = phases.run("comparing", lambda: _compare(work.spec, artifacts, tuning_s))
+    withdrawn = withdraw(work.log, tasks, compared["untuned"], compared["tuned"], work.name, work.tag)
+    if withdrawn:
+        artifacts = phases.run("compiling", lambda: _compile(work))
+        compared = phases.run("comparing", lambda: _compare(work.spec, artifacts, tuning_s))
+    comparison = _comparison(work.spec, compared)
     peaks = measure_peaks(work.spec.target, work.spec.threads)
-    seconds = time.monotonic() - start_s
-    report = make_report(
-        work.name, work.spec, result, comparison, phases.seconds, work.spent.plus(seconds), peaks
-    )
+    settled = _with_withdrawn(result, withdrawn)
+    spent = work.spent.plus(time.monotonic() - start_s)
+    report = make_report(work.name, work.spec, settled, comparison, phases.seconds, spent, peaks)
     return Outcome(report, artifacts["tuned" if comparison.published else "untuned"])
 
 
@@ -163,14 +171,25 @@ def _compile(work: Work) -> dict[str, bytes]:
     return artifacts
 
 
-def _compare(spec: JobSpec, artifacts: Mapping[str, bytes], tuning_s: float) -> Comparison:
+def _with_withdrawn(result: SessionResult, withdrawn: Collection[RecordKey]) -> SessionResult:
+    tasks = (
+        replace(t, status="withdrawn", tuned_s=t.untuned_s) if t.task.key in withdrawn else t
+        for t in result.tasks
+    )
+    return replace(result, tasks=tuple(tasks))
+
+
+def _compare(spec: JobSpec, artifacts: Mapping[str, bytes], tuning_s: float) -> dict[str, Compared]:
     low_s, high_s = COMPARE_S
     seconds = min(high_s, max(low_s, COMPARE_SHARE * tuning_s))
     if spec.seconds is not None:
         seconds = min(seconds, COMPARE_SHARE * spec.seconds)
-    found = compare_models(
+    return compare_models(
         artifacts, threads=spec.threads, seed=spec.seed, seconds=seconds, timeout_s=COMPARE_TIMEOUT_S
     )
+
+
+def _comparison(spec: JobSpec, found: Mapping[str, Compared]) -> Comparison:
     untuned, tuned = found["untuned"], found["tuned"]
     budget = MODEL_ERROR_BUDGET if spec.error_budget is None else spec.error_budget
     if not untuned["samples_s"] or not tuned["samples_s"]:
@@ -197,4 +216,4 @@ class _Phases:
         try:
             return work()
         finally:
-            self.seconds[name] = time.monotonic() - start_s
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - start_s

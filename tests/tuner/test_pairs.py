@@ -37,6 +37,12 @@ def test_the_interval_is_that_of_the_sign_test() -> None:
     assert ratio_interval([2.0] * 16, [2 * r for r in ratios]) == pytest.approx((1.01, 1.075, 1.14))
 
 
+def test_thousands_of_rounds_are_no_problem() -> None:
+    low, median, high = ratio_interval([1.0] * 5000, [1.1, 1.2] * 2500)
+    assert low <= median <= high
+    assert low == pytest.approx(1.1)
+
+
 def test_too_few_rounds_say_nothing() -> None:
     assert ratio_interval([1.0, 1.0], [2.0, 2.0]) == (0.0, 2.0, math.inf)
     assert not differ([1.0, 1.0], [2.0, 2.0])

@@ -58,6 +58,12 @@ def test_models_are_timed_in_turn_and_compared_with_the_first(plain: bytes) -> N
     for compared in found.values():
         assert len(compared["samples_s"]) >= MIN_ROUNDS
         assert min(compared["samples_s"]) > 0
+        rounds = {len(times) for times in compared["kernels_s"].values()}
+        assert len(rounds) == 1
+        assert rounds.pop() >= MIN_ROUNDS
+        inside = sum(min(times) for times in compared["kernels_s"].values())
+        assert inside > 0
+    assert found["untuned"]["kernels_s"].keys() == found["tuned"]["kernels_s"].keys()
     assert found["untuned"]["max_relative_error"] == found["tuned"]["max_relative_error"] == 0
     assert found["wrong"]["max_relative_error"] == pytest.approx(0.5, rel=1e-4)
     assert children() == before
