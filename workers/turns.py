@@ -20,6 +20,12 @@ SAMPLE_S = 4e-4
 """Shorter than a trial's samples: what disturbs one of many short samples leaves the others alone."""
 
 
+ROUNDS_AT_LENGTH = 64
+"""Where so many rounds take longer than LONG_S, there are no more of them: they tell 5 % under load, and what is still
+open then is hardly worth the time."""
+LONG_S = 1.0
+
+
 class WrongError(Exception):
     """A candidate does not give the reference; `failure` says how."""
 
@@ -79,7 +85,7 @@ def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
     """
     for entry in entries:
         entry.prepare(options)
-    end = time.perf_counter() + TIMING_SHARE * options.timeout_s
+    start = time.perf_counter()
     left = list(entries)
     for number in range(LOOKS[-1]):
         first = number % len(left)
@@ -87,6 +93,11 @@ def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
             entry.take()
         if number + 1 in LOOKS:
             left = [left[place] for place in staying([entry.samples_s for entry in left])]
-        late = number + 1 >= FEWEST and time.perf_counter() > end
-        if late or not left:
+        if not left or _late(number + 1, time.perf_counter() - start, options):
             return
+
+
+def _late(rounds: int, spent_s: float, options: MeasureOptions) -> bool:
+    if spent_s > TIMING_SHARE * options.timeout_s:
+        return rounds >= FEWEST
+    return spent_s > LONG_S and rounds >= ROUNDS_AT_LENGTH
