@@ -13,6 +13,8 @@ from collections.abc import Callable
 from workers import frames, sandbox
 from workers.frames import Frame
 
+_BUILD_NICENESS = 10
+
 Reply = Callable[[Frame], None]
 Serve = Callable[[Frame, Reply], None]
 
@@ -42,6 +44,8 @@ def main(role: str, parent: int) -> None:
 def _handler(role: str) -> Serve:
     # Each role loads only what it needs: the time to start is paid for every batch.
     if role == "build":
+        # What is measured meanwhile must not wait for it.
+        os.nice(_BUILD_NICENESS)
         from workers.building import serve
     elif role == "measure":
         from workers.timer import serve
