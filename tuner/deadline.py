@@ -42,9 +42,9 @@ class Deadline:
         """Whether the limit, if any, can be kept: a first batch has ended."""
         return self._seconds is None or bool(self._batches)
 
-    def allows_comparison(self, elapsed_s: float) -> bool:
-        """Whether another final comparison ends in time."""
-        return self._seconds is None or elapsed_s + self._comparison_s <= self._seconds
+    def allows_comparison(self, elapsed_s: float, waiting: int = 0) -> bool:
+        """Whether another final comparison ends in time, behind those that wait."""
+        return self._seconds is None or elapsed_s + (waiting + 1) * self._comparison_s <= self._seconds
 
     def measured(self, trials: int, start_s: float, end_s: float) -> None:
         """Note a batch, and when it started and ended."""

@@ -3,9 +3,9 @@
     load the log → [choose a Task → propose → build → measure → store → learn]* → compare the finalists → record
 
 The next batch is chosen and built while one is measured, so that the Device need not wait; it is chosen without knowing
-the results of that one. Everything but the times is deterministic: the same Tasks, log, options and results give the
-same proposals. A crash at any moment loses at most the batches that were on their way; the next session goes on from
-the log.
+the results of that one. A Task's finalists are compared while batches of other Tasks are built. Everything but the
+times is deterministic: the same Tasks, log, options and results give the same proposals. A crash at any moment loses at
+most the batches that were on their way; the next session goes on from the log.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from compiler.errors import InputError, MeasureError
 from compiler.space.space import SearchSpace
+from tuner.candidate import Candidate
 from tuner.cost_model.learner import Learner
 from tuner.cost_model.protocol import CostModel
 from tuner.database import TuningLog
@@ -45,11 +46,12 @@ __all__ = ["Event", "SessionOptions", "SessionResult", "TaskResult", "TuningSess
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A batch on its way, the place of its Task, and when it was submitted."""
+    """Trials or a final comparison on their way, the place of their Task, and when they were submitted."""
 
     place: int
     batch: Batch
     start_s: float
+    compares: bool = False
 
 
 class TuningSession:
@@ -101,6 +103,7 @@ class TuningSession:
         self._learner = Learner(model, self._clock)
         self._runs: list[TaskRun] = []
         self._flights: deque[_Flight] = deque()
+        self._compared: set[int] = set()
         self._landed_s = 0.0
         self._scheduler = self._schedule([])
 
@@ -169,11 +172,20 @@ class TuningSession:
     def _search(self) -> None:
         """Keep batches on their way until trials, time or Tasks are used up, or the caller ends it."""
         while not self._cancelled():
-            while len(self._flights) <= self._options.ahead and self._launch():
+            while self._may_launch() and self._launch():
                 pass
+            self._compare_done()
             if not self._flights:
                 return
             self._land(self._flights.popleft())
+
+    def _may_launch(self) -> bool:
+        """Whether another batch may be built while those on their way are built and measured."""
+        ahead = self._options.ahead
+        return self._flying(compares=False) <= ahead and (ahead > 0 or not self._flights)
+
+    def _flying(self, *, compares: bool) -> int:
+        return sum(flight.compares == compares for flight in self._flights)
 
     def _launch(self) -> bool:
         """Choose a Task and propose its next batch; whether there is one."""
@@ -192,21 +204,28 @@ class TuningSession:
                 self._flights.append(_Flight(place, batch, self._clock.elapsed_s))
                 return True
             self._scheduler.finish(place)
-            self._compare_if_done(place)
         return False
 
     def _affordable_trials(self) -> float:
         """Trials that fit in the time left, less those that are on their way."""
         pending = sum(run.needs_final for run in self._runs)
-        flying = sum(len(flight.batch.candidates) for flight in self._flights)
+        flying = sum(len(flight.batch.candidates) for flight in self._flights if not flight.compares)
         return self._deadline.affordable_trials(self._clock.elapsed_s, pending) - flying
 
     def _land(self, flight: _Flight) -> None:
-        """Wait for a batch, make it durable, learn from it."""
-        run = self._runs[flight.place]
+        """Wait for what is on its way, and make it durable."""
         results = flight.batch.results()
         start_s, self._landed_s = max(flight.start_s, self._landed_s), self._clock.elapsed_s
-        self._deadline.measured(len(results), start_s, self._landed_s)
+        if flight.compares:
+            self._deadline.compared(self._landed_s - start_s)
+            self._settle(self._runs[flight.place], flight.batch.candidates, results)
+        else:
+            self._deadline.measured(len(results), start_s, self._landed_s)
+            self._learn(flight, results)
+
+    def _learn(self, flight: _Flight, results: Sequence[MeasureResult]) -> None:
+        """Make trials durable and learn from them."""
+        run = self._runs[flight.place]
         batch = list(zip(flight.batch.candidates, results, strict=True))
         device, seed = self._bench.device, self._options.measure.seed
         with self._clock.phase("store"):
@@ -220,31 +239,48 @@ class TuningSession:
         leader = run.leader()
         if leader is not None and run.improved:
             self._keep(run, leader, run.untuned_s, {"stage": "provisional"})
-        self._compare_if_done(flight.place)
 
-    def _compare_if_done(self, place: int) -> None:
-        """Hold the final comparison of a Task that gets no more trials and has none on their way."""
-        if self._scheduler.is_done(place) and all(flight.place != place for flight in self._flights):
-            self._compare(self._runs[place])
+    def _compare_done(self) -> None:
+        """Begin the final comparisons of Tasks that get no more trials, no more of them than batches are on their way.
+
+        They are held while the next batches are built.
+        """
+        for place in range(len(self._runs)):
+            if self._flying(compares=True) >= max(1, self._flying(compares=False)):
+                return
+            flies = any(flight.place == place for flight in self._flights)
+            if self._scheduler.is_done(place) and place not in self._compared and not flies:
+                self._compare(place)
 
     def _finish(self) -> None:
         """Hold the final comparisons that are still due, the heaviest Tasks first."""
-        due = [run for run in self._runs if run.needs_final]
-        for run in sorted(due, key=lambda run: -run.task.weight * (run.best_s or 0.0)):
+        due = [place for place, run in enumerate(self._runs) if run.needs_final]
+        for place in sorted(due, key=lambda i: -self._runs[i].task.weight * (self._runs[i].best_s or 0.0)):
             if self._cancelled():
                 return
-            self._compare(run)
+            self._compare(place)
+            while len(self._flights) > self._options.ahead:
+                self._land(self._flights.popleft())
+        while self._flights:
+            self._land(self._flights.popleft())
 
-    def _compare(self, run: TaskRun) -> None:
-        """Hold a Task's final comparison and keep the winner's record; nothing where it would end too late."""
-        start_s = self._clock.elapsed_s
-        if not run.needs_final or not self._deadline.allows_comparison(start_s):
+    def _compare(self, place: int) -> None:
+        """Begin a Task's final comparison; nothing where it would end too late."""
+        run, waiting = self._runs[place], self._flying(compares=True)
+        if not run.needs_final or not self._deadline.allows_comparison(self._clock.elapsed_s, waiting):
             return
+        self._compared.add(place)
         finalists = run.finalists()
         alone = run.trial_of(finalists[0]) if len(finalists) == 1 else None
-        results = [alone] if alone is not None else self._bench.compare(run.task, finalists)
+        if alone is not None:
+            self._settle(run, finalists, [alone])
+            return
+        batch = self._bench.compare(run.task, finalists)
+        self._flights.append(_Flight(place, batch, self._clock.elapsed_s, compares=True))
+
+    def _settle(self, run: TaskRun, finalists: Sequence[Candidate], results: Sequence[MeasureResult]) -> None:
+        """Keep the record of a final comparison's winner."""
         timed = [(c, r) for c, r in zip(finalists, results, strict=True) if isinstance(r, Measured)]
-        self._deadline.compared(self._clock.elapsed_s - start_s)
         if not timed:
             return
         run.settled = True

@@ -82,9 +82,9 @@ class Workbench:
         """Have candidates built and timed one after the other, after all that was submitted before."""
         return self._submit(task, candidates, self._runner.run)
 
-    def compare(self, task: Task, candidates: Sequence[Candidate]) -> list[MeasureResult]:
-        """One result per candidate, timed in turns."""
-        return self._submit(task, candidates, self._runner.compare).results()
+    def compare(self, task: Task, candidates: Sequence[Candidate]) -> Batch:
+        """As `submit`, but they are timed in turns."""
+        return self._submit(task, candidates, self._runner.compare)
 
     def _submit(self, task: Task, candidates: Sequence[Candidate], run: _Run) -> Batch:
         built = self._building.submit(self._build, task, candidates)

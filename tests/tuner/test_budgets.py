@@ -153,7 +153,7 @@ def test_what_was_built_for_a_trial_is_not_built_again() -> None:
     builder = PartlyBuilder()
     with closing(Workbench(builder, CountingRunner(), PhaseClock(Clock()))) as bench:
         bench.submit(toy.task(), candidates(1, 3)).results()
-        bench.compare(toy.task(), candidates(3, 5, 1))
+        bench.compare(toy.task(), candidates(3, 5, 1)).results()
     assert builder.built == [1, 3, 5]
 
 
@@ -178,7 +178,7 @@ def test_waiting_is_told_by_what_it_was_for() -> None:
 def test_a_comparison_is_of_what_could_be_built() -> None:
     runner = CountingRunner()
     with closing(Workbench(PartlyBuilder(), runner, PhaseClock(Clock()))) as bench:
-        first, even, second, broken = bench.compare(toy.task(), candidates(1, 2, 3, 5))
+        first, even, second, broken = bench.compare(toy.task(), candidates(1, 2, 3, 5)).results()
     assert runner.order == ["1", "3", "5"] * 2
     assert isinstance(first, Measured)
     assert (first.samples_s, first.build_s) == ((4.0,), 0.5)

@@ -228,6 +228,28 @@ def test_the_next_batch_is_built_while_one_is_measured(ahead: int) -> None:
     assert overlapped[0] is bool(ahead)
 
 
+def test_finalists_are_compared_while_others_are_built() -> None:
+    class Builder(SimulatedBuilder):
+        def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
+            built.set() if comparing.is_set() else None
+            return super().build(inputs)
+
+    class Runner(SimulatedRunner):
+        def compare(self, task: Task, built_kernels: Sequence[Built]) -> list[MeasureResult]:
+            comparing.set()
+            overlapped.append(built.wait(5.0 if not overlapped else 0.0))
+            return super().compare(task, built_kernels)
+
+    comparing, built, overlapped = threading.Event(), threading.Event(), list[bool]()
+    options = SessionOptions(trials=150, strategy="random")
+    tasks = [toy.task(size) for size in (16, 24, 32, 48, 64, 96, 128, 160)]
+    tuning = TuningSession(
+        tasks, Builder(), Runner(toy.simulate), MemoryLog(), options, spaces=lambda task: toy.space()
+    )
+    assert {task.status for task in tuning.run().tasks} <= {"tuned", "default"}
+    assert overlapped[0]
+
+
 def test_cancelling_keeps_what_was_found() -> None:
     log = MemoryLog()
     result = session(log, cancelled=lambda: len(all_trials(log)) >= 20).run()

@@ -4,7 +4,8 @@
 
 The first term believes in what a Task has just shown, the second in what every Task can still give: a slow one that had
 few trials. First comes a small round over all Tasks, heaviest first, because nothing is known of a Task without trials.
-A Task that did not improve by MIN_GAIN for `patience` batches is done.
+A Task that did not improve by MIN_GAIN for `patience` batches is done, and so is one that will not be chosen before the
+budget ends: there are at least as many of larger gain as batches are left.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class GradientScheduler:
             size = max(self._first, min(self._shares[chosen].starts, FIRST_BATCH, self._batch_size))
         else:
             chosen = max(open_tasks, key=lambda i: (self._gain_s(i), -i))
-            size = self._later_batch(self._progress[chosen].trial_s)
+            size = self._later_batch(self._progress[chosen].trial_s, self._left)
         return chosen, size if self._left is None else min(size, self._left)
 
     def start(self, task: int, trials: int) -> None:
@@ -86,6 +87,7 @@ class GradientScheduler:
         self._progress[task].trials += trials
         if self._left is not None:
             self._left = max(0, self._left - trials)
+            self._leave_out(self._left)
 
     def observe(self, task: int, trials: int, best_s: float | None, trial_s: float = 0.0) -> None:
         """Note the Task's best time after some results, and how long one took on the Device (0: not known)."""
@@ -113,10 +115,23 @@ class GradientScheduler:
         """Whether a Task gets no more trials."""
         return self._progress[task].done
 
-    def _later_batch(self, trial_s: float) -> int:
+    def _leave_out(self, left: int) -> None:
+        """Tasks that will not be chosen again are done. Giving one a batch raises no other's gain."""
+        if any(p.trials == 0 and not p.done for p in self._progress):
+            return
+        open_tasks = [i for i, progress in enumerate(self._progress) if not progress.done]
+        slowest_s = max((self._progress[i].trial_s for i in open_tasks), default=0.0)
+        batches = 0
+        while left > 0:
+            batches, left = batches + 1, left - self._later_batch(slowest_s, left)
+        for i in sorted(open_tasks, key=lambda i: (-self._gain_s(i), i))[batches:]:
+            if self._progress[i].results == self._progress[i].trials:
+                self._progress[i].done = True
+
+    def _later_batch(self, trial_s: float, left: int | None) -> int:
         size = self._batch_size
-        if self._left is not None:
-            size = min(size, max(MIN_BATCH, self._left // MIN_BATCH))
+        if left is not None:
+            size = min(size, max(MIN_BATCH, left // MIN_BATCH))
         return size if not trial_s else min(size, max(FIRST_BATCH, int(BATCH_S / trial_s)))
 
     def _gain_s(self, task: int) -> float:

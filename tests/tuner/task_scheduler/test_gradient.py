@@ -56,6 +56,18 @@ def test_the_task_that_just_improved_gets_more_than_its_equal() -> None:
     assert taken[1] > taken[0]
 
 
+def test_who_will_not_be_chosen_before_the_budget_ends_is_done() -> None:
+    weights = [100, 1, 50, 2, 70]
+    scheduler = GradientScheduler([TaskShare(weight, 100) for weight in weights], 52, 16, 99)
+    drive(scheduler, lambda task, trials: 1.0, batches=5)
+    assert not any(scheduler.is_done(task) for task in range(5))
+    taken = [task for task, _ in drive(scheduler, lambda task, trials: 1.0, batches=1)]
+    left_out = {task for task in range(5) if scheduler.is_done(task)}
+    assert left_out == {1, 3}
+    taken += [task for task, _ in drive(scheduler, lambda task, trials: 1.0)]
+    assert not left_out & set(taken)
+
+
 def test_patience_ends_a_task_and_then_the_run() -> None:
     shares = [TaskShare(1, 100), TaskShare(1, 100)]
     scheduler = GradientScheduler(shares, None, 10, 3)
