@@ -96,7 +96,7 @@ class Index:
     def __mul__(self, factor: int) -> Index:
         if factor == 0:
             return ZERO
-        return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
+        return Index(tuple([(a, c * factor) for a, c in self.terms]), self.const * factor)
 
     def times(self, other: Index) -> Index:
         """The product of two expressions, both of atoms that are never negative."""

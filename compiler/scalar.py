@@ -157,9 +157,11 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, parents first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    todo = [expr]
+    while todo:
+        found = todo.pop()
+        yield found
+        todo += children(found)[::-1]
 
 
 def loads(expr: Expr) -> tuple[Load, ...]:
@@ -185,8 +187,8 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
         case Const() | Load() | Pick():
             rebuilt: Expr = expr
         case Apply(op, args):
-            new = tuple(rewrite(a, rule) for a in args)
-            rebuilt = expr if all(a is b for a, b in zip(new, args, strict=True)) else Apply(op, new)
+            new = tuple([rewrite(a, rule) for a in args])
+            rebuilt = expr if all(map(is_, new, args)) else Apply(op, new)
         case Guard(bounds, inside, outside):
             a, b = rewrite(inside, rule), rewrite(outside, rule)
             rebuilt = expr if a is inside and b is outside else Guard(bounds, a, b)
