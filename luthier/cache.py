@@ -176,12 +176,13 @@ def has_external_data(model: str | Path | bytes | ModelProto) -> bool:
         return _EXTERNAL in model
     if not isinstance(model, (str, Path)):
         return True
-    with Path(model).open("rb") as file:
-        before = b""
-        while data := file.read(_CHUNK):
-            if _EXTERNAL in before + data:
+    end = len(_EXTERNAL)
+    window = bytearray(end + _CHUNK)  # the last bytes of what was read before, then what is read next
+    with Path(model).open("rb", buffering=0) as file:
+        while count := file.readinto(memoryview(window)[end:]):
+            if window.find(_EXTERNAL, 0, end + count) >= 0:
                 return True
-            before = data[-len(_EXTERNAL) :]
+            window[:end] = window[count : end + count]
     return False
 
 

@@ -22,7 +22,7 @@ from compiler.workload.program import Program
 from examples.networks import filled
 from luthier import build, cache
 from luthier.build import compile_model, make_options
-from luthier.cache import Cache, open_cache
+from luthier.cache import Cache, has_external_data, open_cache
 
 
 @pytest.fixture
@@ -184,3 +184,12 @@ def test_another_target_is_kept_too(mlp: Path, compiled: list[str]) -> None:
     compile_model(mlp, options)
     assert compile_model(mlp, options).target == PRESETS["aarch64-neoverse-n1"]
     assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("before", [0, (1 << 20) - 3, (1 << 20) + 5])
+def test_data_elsewhere_is_found_wherever_it_is_named(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(bytes(before) + b"location" + bytes(9))
+    assert has_external_data(path)
+    path.write_bytes(bytes(before) + b"locatio" + bytes(1 << 20) + b"n")
+    assert not has_external_data(path)
