@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.index import Index, LookedUp
-from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply, rewrite
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply, rewrite
 from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Result, Stage, Workload
 
@@ -390,10 +390,16 @@ def retyped(workload: Workload, dtype: DType) -> Workload:
     def typed(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
         return tuple(replace(o, dtype=dtype) if o.dtype.is_float else o for o in operands)
 
-    def literal(e: Expr) -> Expr | None:
-        return Const(e.value, dtype) if isinstance(e, Const) and e.dtype.is_float else None
+    def retype(e: Expr) -> Expr | None:
+        match e:
+            case Const(value, DType(is_float=True)):
+                return Const(value, dtype)
+            case Cast(value, DType(is_float=True)):
+                return Cast(value, dtype)
+            case _:
+                return None
 
-    bodies = (stage.rewritten(lambda body: rewrite(body, literal)) for stage in workload.stages)
+    bodies = (stage.rewritten(lambda body: rewrite(body, retype)) for stage in workload.stages)
     stages = tuple(replace(stage, dtype=dtype) if stage.dtype.is_float else stage for stage in bodies)
     buffers = (typed(workload.operands), typed(workload.temporaries), typed(workload.outputs))
     return Workload(*buffers, stages)
