@@ -23,7 +23,8 @@ class SessionOptions:
         seed: of the search.
         strategy: a name of tuner.search.strategies, or of an entry point that it describes.
         batch_size: most trials of a Task at a time.
-        ahead: batches that are proposed and built while an earlier one is measured; 0 where that would disturb it.
+        ahead: full batches' trials that are proposed and built while earlier ones are measured; 0 where that would
+            disturb those.
         patience: batches without an improvement of 1 % after which a Task is done.
         measure: what the Runner was made with; its seed is noted in every trial.
     """

@@ -180,12 +180,18 @@ class TuningSession:
             self._land(self._flights.popleft())
 
     def _may_launch(self) -> bool:
-        """Whether another batch may be built while those on their way are built and measured."""
-        ahead = self._options.ahead
-        return self._flying(compares=False) <= ahead and (ahead > 0 or not self._flights)
+        """Whether another batch may be built while those on their way are: small ones are many."""
+        if not self._options.ahead:
+            return not self._flights
+        return self._flying_trials <= self._options.ahead * self._options.batch_size
 
-    def _flying(self, *, compares: bool) -> int:
-        return sum(flight.compares == compares for flight in self._flights)
+    @property
+    def _flying_trials(self) -> int:
+        return sum(len(flight.batch.candidates) for flight in self._flights if not flight.compares)
+
+    @property
+    def _flying_comparisons(self) -> int:
+        return sum(flight.compares for flight in self._flights)
 
     def _launch(self) -> bool:
         """Choose a Task and propose its next batch; whether there is one."""
@@ -209,8 +215,7 @@ class TuningSession:
     def _affordable_trials(self) -> float:
         """Trials that fit in the time left, less those that are on their way."""
         pending = sum(run.needs_final for run in self._runs)
-        flying = sum(len(flight.batch.candidates) for flight in self._flights if not flight.compares)
-        return self._deadline.affordable_trials(self._clock.elapsed_s, pending) - flying
+        return self._deadline.affordable_trials(self._clock.elapsed_s, pending) - self._flying_trials
 
     def _land(self, flight: _Flight) -> None:
         """Wait for what is on its way, and make it durable."""
@@ -241,12 +246,9 @@ class TuningSession:
             self._keep(run, leader, run.untuned_s, {"stage": "provisional"})
 
     def _compare_done(self) -> None:
-        """Begin the final comparisons of Tasks that get no more trials, no more of them than batches are on their way.
-
-        They are held while the next batches are built.
-        """
+        """Begin final comparisons of Tasks that get no more trials, few at a time: others are built meanwhile."""
         for place in range(len(self._runs)):
-            if self._flying(compares=True) >= max(1, self._flying(compares=False)):
+            if self._flying_comparisons > self._options.ahead:
                 return
             flies = any(flight.place == place for flight in self._flights)
             if self._scheduler.is_done(place) and place not in self._compared and not flies:
@@ -266,7 +268,7 @@ class TuningSession:
 
     def _compare(self, place: int) -> None:
         """Begin a Task's final comparison; nothing where it would end too late."""
-        run, waiting = self._runs[place], self._flying(compares=True)
+        run, waiting = self._runs[place], self._flying_comparisons
         if not run.needs_final or not self._deadline.allows_comparison(self._clock.elapsed_s, waiting):
             return
         self._compared.add(place)

@@ -228,6 +228,29 @@ def test_the_next_batch_is_built_while_one_is_measured(ahead: int) -> None:
     assert overlapped[0] is bool(ahead)
 
 
+def test_of_small_batches_many_are_on_their_way() -> None:
+    class Builder(SimulatedBuilder):
+        built = 0
+
+        def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
+            self.built += len(inputs)
+            enough.set() if self.built == 20 else None
+            return super().build(inputs)
+
+    class Runner(SimulatedRunner):
+        def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+            ahead.append(enough.wait(5.0))
+            return super().run(task, built)
+
+    enough, ahead = threading.Event(), list[bool]()
+    tasks = [toy.task(size) for size in (16, 24, 32, 48, 64, 96)]
+    options = SessionOptions(trials=48, strategy="random", batch_size=16)
+    TuningSession(
+        tasks, Builder(), Runner(toy.simulate), MemoryLog(), options, spaces=lambda task: toy.space()
+    ).run()
+    assert ahead[0]
+
+
 def test_finalists_are_compared_while_others_are_built() -> None:
     class Builder(SimulatedBuilder):
         def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
