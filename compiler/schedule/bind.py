@@ -8,6 +8,7 @@ from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
 from compiler.loop.settle import MOST_REMAINDERS, remainders
 from compiler.schedule.bind_grid import check_grid
+from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.schedule.steps import Bind
 
@@ -35,9 +36,9 @@ def bind(state: State, step: Bind) -> State:
         msg = f"cannot make {step.loop} vector: {guests[0]} is computed inside it"
         raise ScheduleError(msg)
     _check_remainders(state, stage, loop, step)
-    return state.with_stage(
-        replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
-    )
+    bound = replace(stage, loops=stage.replace_loop(loop.name, replace(loop, kind=step.kind)))
+    check_order(bound)
+    return state.with_stage(bound)
 
 
 def _at(guest: ScheduledStage) -> tuple[str, str] | None:

@@ -30,7 +30,17 @@ def reorder(state: State, step: Reorder) -> State:
 
 
 def check_order(stage: ScheduledStage) -> None:
-    """Raise ScheduleError where a loop stands outside one that its extent depends on, or around a parallel one."""
+    """Raise ScheduleError where a loop stands outside one that its extent depends on, or around a parallel one.
+
+    Also where two vector loops are not the innermost ones, or reduce: they make one vector, of which nothing is summed.
+    """
+    vectors = [place for place, loop in enumerate(stage.loops) if loop.kind is LoopKind.VECTOR]
+    if len(vectors) > 1:
+        last = len(stage.loops) - 1
+        if vectors != [last - 1, last] or any(stage.loops[place].reduces for place in vectors):
+            names = " and ".join(stage.loops[place].name for place in vectors)
+            msg = f"vector loops {names} make no vector: they must be the innermost two, and not reduce; reorder first"
+            raise ScheduleError(msg)
     own = {loop.name: place for place, loop in enumerate(stage.loops)}
     part_of = {part.name: part.of for part in stage.lets}
     for place, loop in enumerate(stage.loops):

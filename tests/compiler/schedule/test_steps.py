@@ -129,6 +129,16 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
         (Bind("anchor", "s0", LoopKind.PARALLEL), Reorder("anchor", ("s1", "s0"))),
         "must stay outermost",
     ),
+    "a sum between two vector loops": (
+        (
+            Split("anchor", "r0", 4),
+            Bind("anchor", "r0.i", LoopKind.VECTOR),
+            Split("anchor", "s0", 2),
+            Reorder("anchor", ("r0.i", "s0.i")),
+            Bind("anchor", "s0.i", LoopKind.VECTOR),
+        ),
+        "must be the innermost two, and not reduce",
+    ),
     "attach the output": ((ComputeAt("epilogue", "anchor", "s0"),), "read elsewhere"),
     "pack an input": ((Pack("anchor", "x0"),), "only a constant"),
     "late algorithm": ((Split("anchor", "s0", 2), Algorithm("direct")), "must be the first"),
