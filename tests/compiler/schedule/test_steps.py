@@ -131,11 +131,12 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
     ),
     "a sum between two vector loops": (
         (
-            Split("anchor", "r0", 4),
-            Bind("anchor", "r0.i", LoopKind.VECTOR),
-            Split("anchor", "s0", 2),
-            Reorder("anchor", ("r0.i", "s0.i")),
-            Bind("anchor", "s0.i", LoopKind.VECTOR),
+            Split("anchor", "s1", 10),
+            Split("anchor", "s1.i", 2),
+            Reorder("anchor", ("r0", "s1.i.i")),
+            Bind("anchor", "s1.i.i", LoopKind.VECTOR),
+            Reorder("anchor", ("s1.i.i", "s1.o")),
+            Bind("anchor", "s1.o", LoopKind.VECTOR),
         ),
         "must be the innermost two, and not reduce",
     ),
