@@ -90,9 +90,11 @@ def test_candidates_are_built_verified_and_timed(builder: LocalBuilder, runner: 
     assert isinstance(last, Built)
     assert first.kernel == last.kernel
     results = runner.run(task, [first, last])
+    assert len(results[0].samples_s) == OPTIONS.samples  # type: ignore[union-attr]
     for result in results:
         assert isinstance(result, Measured), result
-        assert len(result.samples_s) == OPTIONS.samples
+        # A neighbour may slow the second one so much that it seems hopeless beside the first.
+        assert 1 <= len(result.samples_s) <= OPTIONS.samples
         assert 0 < result.error <= task.error_budget
         assert result.build_s > 0
     assert runner.device == "bench-1"
