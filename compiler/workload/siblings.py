@@ -134,16 +134,16 @@ class _Merging:
                 yield _sizes(group.last), Load(load.buffer, indices)
 
     def _order(self) -> list[int]:
+        """Every group after those that it reads, otherwise by number."""
         done: dict[int, None] = {}
-
-        def visit(number: int) -> None:
-            if number not in done:
-                for other in sorted(self._before(number)):
-                    visit(other)
-                done[number] = None
-
-        for number in sorted(self._chains):
-            visit(number)
+        waiting = sorted(self._chains, reverse=True)
+        while waiting:
+            number = waiting[-1]
+            missing = [] if number in done else sorted(self._before(number) - done.keys(), reverse=True)
+            if missing:
+                waiting += missing
+            else:
+                done[waiting.pop()] = None
         return list(done)
 
     # --- what two groups become
