@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -180,3 +182,19 @@ def test_symbolic_extents_are_refused() -> None:
     graph = Graph({"x": TensorType(shape, DType.F32)}, ("y",), {}, (node,))
     with pytest.raises(InputError, match="--shape"):
         partition(graph)
+
+
+def test_weights_are_free_when_the_program_lets_go_of_them() -> None:
+    """No reference cycle keeps them: nothing is collected while a model is compiled."""
+    graph = bottleneck()
+    weights = [weakref.ref(array) for array in graph.constants.values()]
+    gc.collect()
+    gc.disable()
+    try:
+        program = partition(graph)
+        del graph
+        assert all(weight() is not None for weight in weights)
+        program.constants.clear()
+        assert all(weight() is None for weight in weights)
+    finally:
+        gc.enable()
