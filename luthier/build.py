@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compiler.collection import no_collection
 from compiler.errors import InputError, NotStatic, NotTuned, TargetError
 from compiler.graph.ir import Graph
 from compiler.pipeline import compile_image, load_graph, lower, lower_any_size
@@ -189,23 +189,9 @@ def compile_model(
         NotTuned: `require_tuned`, and a Task has no record.
         DatabaseError: the tuning log cannot be read.
     """
-    with _without_collection():
+    # Compiling makes millions of small objects and hardly a cycle; looking for them costs a tenth of its time.
+    with no_collection():
         return _with_named_sizes(model, options, any_size=any_size, require_tuned=require_tuned)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Keep the collector of reference cycles from looking, again and again, through all that was imported.
-
-    Compiling makes millions of small objects and hardly a cycle; looking costs a tenth of its time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _with_named_sizes(

@@ -18,8 +18,6 @@ from workers.verify import check, place
 
 SAMPLE_S = 4e-4
 """Shorter than a trial's samples: what disturbs one of many short samples leaves the others alone."""
-
-
 ROUNDS_AT_LENGTH = 64
 """Where so many rounds take longer than LONG_S, there are no more of them: they tell 5 % under load, and what is still
 open then is hardly worth the time."""

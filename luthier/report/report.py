@@ -52,7 +52,8 @@ class TuningReport:
     """What a tuning job gave. Times of the whole model are medians in milliseconds.
 
     Attributes:
-        published: whether the tuned model beat the untuned one end to end, and its records are served.
+        published: whether the tuned model beat the untuned one end to end, and so is the job's artifact. Records are
+            served in either case, but for those that were withdrawn.
         phases: seconds by what they were spent on, such as "time" or "build".
         max_relative_error: of the tuned model against the untuned one; None where it was not measured.
         engine_versions: of the packages that took part.

@@ -8,6 +8,7 @@ whose kernel is slower beyond doubt gives way to the default.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 
 from compiler.pipeline import digests_of
@@ -17,6 +18,8 @@ from tuner.pairs import TIE, ratio_interval
 from tuner.record import CODEGEN_EPOCH, TuningRecord
 from tuner.task import RecordKey, Task
 from workers.end_to_end import Compared
+
+_LOG = logging.getLogger("luthier.jobs")
 
 
 def withdraw(
@@ -38,6 +41,13 @@ def withdraw(
         default = _default_record(log, record, digests_of(usual)[1], interval, model, job)
         if default is not None:
             found.append(default)
+        else:
+            _LOG.warning(
+                "the record of %s is slower than the default inside of %s, but the log has no trial of the default; "
+                "tune the model again with more trials",
+                task.name,
+                model,
+            )
     log.put_records(found)
     return {record.key for record in found}
 
@@ -53,10 +63,10 @@ def _default_record(
     """The default's, by its newest trial; None where it has none. `slower`: how much the record is, in the model."""
     for trial in reversed(log.trials(record.key)):
         measured = trial.result
-        current = trial.codegen_epoch == CODEGEN_EPOCH and isinstance(measured, Measured)
-        if not current or not trial.schedule.digest.startswith(schedule):
+        if not isinstance(measured, Measured) or trial.codegen_epoch != CODEGEN_EPOCH:
             continue
-        assert isinstance(measured, Measured)
+        if not trial.schedule.digest.startswith(schedule):
+            continue
         evidence = [
             {"schedule": trial.schedule.digest, "median_s": measured.median_s, "slower": [1.0, 1.0, 1.0]},
             {"schedule": record.schedule.digest, "median_s": record.measured.median_s, "slower": [*slower]},

@@ -71,6 +71,9 @@ def test_a_record_that_was_not_in_the_model_stays(log: SqlTuningLog) -> None:
     assert served(log) == schedule(8).digest
 
 
-def test_a_default_that_was_never_verified_is_not_put(log: SqlTuningLog) -> None:
+def test_a_default_that_was_never_verified_is_not_put(
+    log: SqlTuningLog, caplog: pytest.LogCaptureFixture
+) -> None:
     assert not withdraw(log, [TASK], inside(16, 1e-3), inside(CHOSEN, 2e-3), "m", "j")
     assert served(log) == schedule(CHOSEN).digest
+    assert "tune the model again" in caplog.text
