@@ -63,7 +63,7 @@ def test_tune_compile_bench_inspect(mlp: Path, cli_process: Cli, cli: Cli, tmp_p
             cli("inspect", mlp, "--threads", "1", "--task", task["workload"], "--why", "--json"), "inspect"
         )
         why = told["why"]
-        assert why["stage"] in ("final", "provisional")
+        assert why["stage"] in ("final", "provisional", "in_model")
         assert sum(why["trials"].values()) >= 1
         assert all(rival["slower"][1] > 0 for rival in why["rivals"])
         text = cli("inspect", mlp, "--threads", "1", "--task", task["workload"][:8], "--why").stdout
