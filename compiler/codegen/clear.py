@@ -67,7 +67,7 @@ done:
 
 
 def emit_clears(number: int, clears: tuple[Clear, ...]) -> list[str]:
-    """Instructions of a program's Call: member `id` of `size` clears its share of each Strip."""
+    """Instructions of a program's Call: share `id` of `size` clears its part of each Strip."""
     lines = []
     for place, clear in enumerate(clears):
         base = f"%c{number}.{place}"

@@ -1,13 +1,14 @@
-"""The program around the kernels: one function that calls them in order, for every member of a team alike.
+"""The program around the kernels: a function for its phases, which the team (`team_run`) calls in order.
 
-    void  program(team, table, id, size)    the share of member `id` of `size`
+    i64   program_phases()
+    void  program_phase(table, phase, share, shares)
 
 `table` is an array of pointers; each Call names the slots that hold its buffers, and those that hold the values of its
-symbols (as numbers: a static program has none). The team enters the whole program
-together and meets at a barrier after each kernel (SPMD); every member computes its static share of the parallel loop.
+symbols (as numbers: a static program has none). A share is a range of the phase's parallel loop; all that are not
+empty may be computed at the same time, and none of the next phase before all of this one.
 
 A program that is profiled also writes nanoseconds of the system's monotonic clock into an array that the table points
-to, i64 stamps[size][calls][2]: when a member began its share of a Call, and when it had ended it.
+to, i64 stamps[shares][calls][2]: when each share of a Call began, and when it ended.
 """
 
 from __future__ import annotations
@@ -65,8 +66,7 @@ def emit_program(calls: tuple[Call, ...], stamps: int | None = None) -> str:
     declared = {f"declare void @{c.symbol}({', '.join(_types(c))})" for c in calls}
     helpers = [CLEAR] if any(call.clears for call in calls) else []
     helpers += [] if stamps is None else [_CLOCK]
-    barrier = "declare void @team_barrier(ptr, i64)"
-    return "\n".join([*sorted(declared), barrier, *helpers, _program(calls, stamps)])
+    return "\n".join([*sorted(declared), *helpers, _program(calls, stamps)])
 
 
 _CLOCK = """declare i32 @clock_gettime(i32, ptr)
@@ -87,16 +87,24 @@ define internal void @stamp(ptr %stamps, i64 %place) noinline {
 
 
 def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
-    lines = ["define void @program(ptr %team, ptr %table, i64 %id, i64 %size) {", "entry:"]
+    cases = " ".join(f"i64 {number}, label %call{number}" for number in range(len(calls)))
+    lines = [
+        "define i64 @program_phases() {",
+        f"  ret i64 {len(calls)}",
+        "}",
+        "",
+        "define void @program_phase(ptr %table, i64 %phase, i64 %id, i64 %size) {",
+        "entry:",
+    ]
     if stamps is not None:
         lines += [
             f"  %stamps.p = getelementptr ptr, ptr %table, i64 {stamps}",
             "  %stamps = load ptr, ptr %stamps.p",
             f"  %stamps.own = mul i64 %id, {2 * len(calls)}",
         ]
+    lines.append(f"  switch i64 %phase, label %none [ {cases} ]")
     for number, call in enumerate(calls):
-        if number:
-            lines.append("  call void @team_barrier(ptr %team, i64 %id)")
+        lines.append(f"call{number}:")
         sizes = {name: f"%n{number}.{place}" for place, (name, _) in enumerate(call.sizes)}
         for name, slot in call.sizes:
             lines.append(f"  {sizes[name]}.p = getelementptr i64, ptr %table, i64 {slot}")
@@ -111,7 +119,8 @@ def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
         arguments += [f"i64 {size}" for size in (*sizes.values(), f"%begin{number}", f"%end{number}")]
         run = [*emit_clears(number, call.clears), f"  call void @{call.symbol}({', '.join(arguments)})"]
         lines += run if stamps is None else [*_stamp(2 * number), *run, *_stamp(2 * number + 1)]
-    return "\n".join([*lines, "  ret void", "}", ""])
+        lines.append("  ret void")
+    return "\n".join([*lines, "none:", "  ret void", "}", ""])
 
 
 def _stamp(place: int) -> list[str]:
@@ -126,7 +135,7 @@ def _types(call: Call) -> list[str]:
 
 
 def _share(number: int, size: Size, values: Mapping[str, str]) -> list[str]:
-    """Member `id` of `size` computes extent*id/size .. extent*(id+1)/size; `values`: SSA name of each symbol."""
+    """Share `id` of `size` is extent*id/size .. extent*(id+1)/size; `values`: SSA name of each symbol."""
     out = Emitter(prefix=f"share{number}.")
     indices = Indices(out)
     with ExitStack() as stack:

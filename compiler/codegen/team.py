@@ -1,22 +1,28 @@
-"""The team: native threads that enter a whole program together, emitted as LLVM IR so that a `.so` can hold them too.
+"""The team: native threads that share out every phase of a program, as LLVM IR so that a `.so` can hold them too.
 
     void  program_run(team, table)          one run; the caller is member 0 of the team
     i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here
     i32   team_start(team)                  make the other members; 0, or the error of pthread_create
     void  team_stop(team)                   end and join them
-    void  team_barrier(team, id)            for the program: every member meets here
 
-Between runs the members spin for a bounded time, then sleep on a futex; at a barrier they do the same, for less. They
-keep off each other's cores (`team_places`), and their caller goes on alone while another thread keeps them from
-theirs (`team_run`). The team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that
-different members write lie on cache lines of their own. Where a Target has no threads the team is its caller alone,
-and has neither state nor a clock, hence no `program_time`.
+How a phase is shared out is told in `team_run`, where members run in `team_places`, and how they make way for other
+threads in `team_yield`. While there is nothing to do, members spin for a bounded time, then sleep on a futex. The
+team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
+lie on cache lines of their own. Where a Target has no threads the team is its caller alone, and has neither state nor
+a clock, hence no `program_time`.
 """
 
 from __future__ import annotations
 
 from compiler.codegen.team_places import TEAM_PLACES
-from compiler.codegen.team_run import MAX_REST_NS, MIN_REST_NS, PATIENCE, SPINS_BEFORE_DOUBT, TEAM_RUN
+from compiler.codegen.team_run import (
+    RUN_ALONE,
+    SPINS_BEFORE_BLOCK,
+    SPINS_BEFORE_DOUBT,
+    SPINS_BEFORE_STEAL,
+    TEAM_RUN,
+)
+from compiler.codegen.team_yield import CONTENDED_NS, LATE_NS, TEAM_YIELD, TURN_NS
 from compiler.errors import TargetError
 from compiler.target import Target
 
@@ -25,8 +31,6 @@ MEMBER_OFFSET = 320
 MEMBER_BYTES = 64
 SPINS_BEFORE_SLEEP = 200_000
 """A few milliseconds: waking a member that sleeps can cost half a millisecond on a virtual machine."""
-SPINS_BEFORE_BLOCK = 100_000
-"""A millisecond or two at a barrier; then the core is free, and a member that lost its own can move there."""
 
 
 def team_bytes(threads: int) -> int:
@@ -61,36 +65,31 @@ def emit_team(target: Target) -> str:
         "$SLEEP_AFTER": str(SPINS_BEFORE_SLEEP),
         "$BLOCK_AFTER": str(SPINS_BEFORE_BLOCK),
         "$DOUBT_AFTER": str(SPINS_BEFORE_DOUBT),
-        "$MIN_REST": str(MIN_REST_NS),
-        "$MAX_REST": str(MAX_REST_NS),
-        "$PATIENCE": str(PATIENCE),
+        "$STEAL_AFTER": str(SPINS_BEFORE_STEAL),
+        "$TURN": str(TURN_NS),
+        "$LATE": str(LATE_NS),
+        "$CONTENDED": str(CONTENDED_NS),
     }
-    text = TEAM_PLACES + _TEAM + TEAM_RUN
+    text = TEAM_PLACES + _TEAM + TEAM_YIELD + RUN_ALONE + TEAM_RUN
     for name, value in values.items():
         text = text.replace(name, value)
     return text
 
 
 _WITHOUT_THREADS = ("wasm32",)
-_ALONE = """
-declare void @program(ptr, ptr, i64, i64)
-
-define void @team_barrier(ptr %team, i64 %id) {
-  ret void
-}
-
-define i32 @team_start(ptr %team) {
+_ALONE = f"""{RUN_ALONE}
+define i32 @team_start(ptr %team) {{
   ret i32 0
-}
+}}
 
-define void @team_stop(ptr %team) {
+define void @team_stop(ptr %team) {{
   ret void
-}
+}}
 
-define void @program_run(ptr %team, ptr %table) {
-  call void @program(ptr %team, ptr %table, i64 0, i64 1)
+define void @program_run(ptr %team, ptr %table) {{
+  call void @run_alone(ptr %table)
   ret void
-}
+}}
 """
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -100,76 +99,38 @@ _PAUSE_DECLARATION = {
     "aarch64": "declare void @llvm.aarch64.hint(i32)",
 }
 
-# team:   0 i32 generation | 64 i32 waiters | 128 i32 arrived | 192 i32 phase
-#         256 i32 size, 260 i32 sleepers, 264 i32 stop, 272 ptr table | 320 members of 64 bytes
-# member: 0 ptr team, 8 i64 id, 16 i64 thread, 24 i32 core + 1, 28 i32 crowded
+# team:   0 i64 phase | 64 i32 sleepers | 128 i32 shares done, 136 i64 end of the run
+#         192 i32 contended, 200 i64 contended until | 256 i32 size, 264 i32 stop, 272 ptr table, 280 i64 first phase
+#         of the run | 320 members of 64 bytes
+# member: 0 ptr team, 8 i64 id, 16 i64 thread, 24 i32 core + 1, 28 i32 crowded, 32 i64 last phase whose share `id` was
+#         taken, 40 i64 on its core since
 _TEAM = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i64 @syscall(i64, ...)
 declare i32 @clock_gettime(i32, ptr)
 $DECLARE_PAUSE
-declare void @program(ptr, ptr, i64, i64)
 
-define void @team_barrier(ptr %team, i64 %id) {
+define internal void @publish(ptr %team, i64 %phase) {
 entry:
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %arrived.p = getelementptr i8, ptr %team, i64 128
-  %phase.p = getelementptr i8, ptr %team, i64 192
-  %waiters.p = getelementptr i8, ptr %team, i64 64
-  %size = load i32, ptr %size.p, align 4
-  %alone = icmp eq i32 %size, 1
-  br i1 %alone, label %done, label %arrive
-arrive:
-  %phase = load atomic i32, ptr %phase.p acquire, align 4
-  %before = atomicrmw add ptr %arrived.p, i32 1 acq_rel
-  %now = add i32 %before, 1
-  %last = icmp eq i32 %now, %size
-  br i1 %last, label %open, label %wait
-open:
-  store atomic i32 0, ptr %arrived.p monotonic, align 4
-  %next = add i32 %phase, 1
-  store atomic i32 %next, ptr %phase.p seq_cst, align 4
-  %asleep = load atomic i32, ptr %waiters.p seq_cst, align 4
+  %sleepers.p = getelementptr i8, ptr %team, i64 64
+  store atomic i64 %phase, ptr %team seq_cst, align 8
+  %asleep = load atomic i32, ptr %sleepers.p seq_cst, align 4
   %wake = icmp ne i32 %asleep, 0
   br i1 %wake, label %ring, label %done
 ring:
-  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase.p, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  ret void
-wait:
-  %spins = phi i32 [ 0, %arrive ], [ %spins.next, %again ], [ 0, %block ]
-  $PAUSE
-  %seen = load atomic i32, ptr %phase.p acquire, align 4
-  %same = icmp eq i32 %seen, %phase
-  br i1 %same, label %waiting, label %done
-waiting:
-  %spins.next = add i32 %spins, 1
-  %doubtful = icmp eq i32 %spins.next, $DOUBT_AFTER
-  %caller = icmp eq i64 %id, 0
-  %noted = and i1 %doubtful, %caller
-  br i1 %noted, label %note, label %patient
-note:
-  %waited.p = getelementptr i8, ptr %team, i64 380
-  store i32 1, ptr %waited.p, align 4
-  br label %patient
-patient:
-  %long = icmp ugt i32 %spins.next, $BLOCK_AFTER
-  br i1 %long, label %sleep, label %again
-again:
-  br label %wait
-sleep:
-  %user = icmp eq i64 %id, 0
-  br i1 %user, label %block, label %apart
-apart:
-  call void @member_apart(ptr %team, i64 %id)
-  br label %block
-block:
-  %s0 = atomicrmw add ptr %waiters.p, i32 1 seq_cst
-  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %phase.p, i32 128, i32 %phase, ptr null, ptr null, i32 0)
-  %s1 = atomicrmw sub ptr %waiters.p, i32 1 seq_cst
-  %core = call i32 @member_seen(ptr %team, i64 %id)
-  br label %wait
+  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %team, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  br label %done
 done:
+  ret void
+}
+
+define internal void @sleep_through(ptr %team, i64 %phase) {
+  %sleepers.p = getelementptr i8, ptr %team, i64 64
+  %low = trunc i64 %phase to i32
+  %s0 = atomicrmw add ptr %sleepers.p, i32 1 seq_cst
+  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %team, i32 128, i32 %low, ptr null, ptr null, i32 0)
+  %s1 = atomicrmw sub ptr %sleepers.p, i32 1 seq_cst
   ret void
 }
 
@@ -178,39 +139,31 @@ entry:
   %team = load ptr, ptr %member, align 8
   %id.p = getelementptr i8, ptr %member, i64 8
   %id = load i64, ptr %id.p, align 8
-  %size.p = getelementptr i8, ptr %team, i64 256
-  %sleepers.p = getelementptr i8, ptr %team, i64 260
   %stop.p = getelementptr i8, ptr %team, i64 264
-  %table.p = getelementptr i8, ptr %team, i64 272
   %caller = call ptr @member_line(ptr %team, i64 0)
   %caller.core = getelementptr i8, ptr %caller, i64 24
   %crowded.p = getelementptr i8, ptr %member, i64 28
   br label %idle
 idle:
-  %last = phi i32 [ 0, %entry ], [ %generation, %share ]
-  br label %spin
-spin:
-  %n = phi i32 [ 0, %idle ], [ %n.next, %again ], [ 0, %sleep ]
-  %slept = phi i1 [ false, %idle ], [ %slept, %again ], [ true, %sleep ]
-  %generation = load atomic i32, ptr %team acquire, align 4
-  %new = icmp ne i32 %generation, %last
-  br i1 %new, label %called, label %waiting
+  %n = phi i32 [ 0, %entry ], [ %n.next, %again ], [ 0, %sleep ], [ 0, %share ]
+  %slept = phi i1 [ false, %entry ], [ %slept, %again ], [ true, %sleep ], [ false, %share ]
+  %phase = load atomic i64, ptr %team acquire, align 8
+  %runs = trunc i64 %phase to i1
+  br i1 %runs, label %work, label %waiting
 waiting:
   %n.next = add i32 %n, 1
+  %stop = load atomic i32, ptr %stop.p monotonic, align 4
+  %ends = icmp ne i32 %stop, 0
+  br i1 %ends, label %finish, label %stay
+stay:
   %tired = icmp ugt i32 %n.next, $SLEEP_AFTER
   br i1 %tired, label %sleep, label %again
 again:
   $PAUSE
-  br label %spin
+  br label %idle
 sleep:
-  %s0 = atomicrmw add ptr %sleepers.p, i32 1 seq_cst
-  %w = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %team, i32 128, i32 %last, ptr null, ptr null, i32 0)
-  %s1 = atomicrmw sub ptr %sleepers.p, i32 1 seq_cst
-  br label %spin
-called:
-  %stop = load i32, ptr %stop.p, align 4
-  %ends = icmp ne i32 %stop, 0
-  br i1 %ends, label %finish, label %work
+  call void @sleep_through(ptr %team, i64 %phase)
+  br label %idle
 work:
   %core = call i32 @member_seen(ptr %team, i64 %id)
   %core.caller = load atomic i32, ptr %caller.core monotonic, align 4
@@ -224,28 +177,10 @@ apart:
   call void @member_apart(ptr %team, i64 %id)
   br label %share
 share:
-  %table = load ptr, ptr %table.p, align 8
-  %size32 = load i32, ptr %size.p, align 4
-  %size = zext i32 %size32 to i64
-  call void @program(ptr %team, ptr %table, i64 %id, i64 %size)
-  call void @team_barrier(ptr %team, i64 %id)
+  call void @take_part(ptr %team, i64 %id)
   br label %idle
 finish:
   ret ptr null
-}
-
-define internal void @call_members(ptr %team) {
-entry:
-  %sleepers.p = getelementptr i8, ptr %team, i64 260
-  %g = atomicrmw add ptr %team, i32 1 seq_cst
-  %asleep = load atomic i32, ptr %sleepers.p seq_cst, align 4
-  %wake = icmp ne i32 %asleep, 0
-  br i1 %wake, label %ring, label %done
-ring:
-  %r = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %team, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  br label %done
-done:
-  ret void
 }
 
 define i32 @team_start(ptr %team) {
@@ -259,9 +194,7 @@ next:
   %more = icmp slt i64 %id, %size
   br i1 %more, label %make, label %done
 make:
-  %offset = mul i64 %id, 64
-  %place = add i64 %offset, 320
-  %member = getelementptr i8, ptr %team, i64 %place
+  %member = call ptr @member_line(ptr %team, i64 %id)
   store ptr %team, ptr %member, align 8
   %id.p = getelementptr i8, ptr %member, i64 8
   store i64 %id, ptr %id.p, align 8
@@ -287,16 +220,17 @@ entry:
   %size32 = load i32, ptr %size.p, align 4
   %size = zext i32 %size32 to i64
   store i32 1, ptr %stop.p, align 4
-  call void @call_members(ptr %team)
+  %phase = load i64, ptr %team, align 8
+  %over = add i64 %phase, 2
+  call void @publish(ptr %team, i64 %over)
   br label %next
 next:
   %id = phi i64 [ 1, %entry ], [ %id.next, %join ]
   %more = icmp slt i64 %id, %size
   br i1 %more, label %join, label %done
 join:
-  %offset = mul i64 %id, 64
-  %place = add i64 %offset, 336
-  %thread.p = getelementptr i8, ptr %team, i64 %place
+  %line = call ptr @member_line(ptr %team, i64 %id)
+  %thread.p = getelementptr i8, ptr %line, i64 16
   %thread = load i64, ptr %thread.p, align 8
   %j = call i32 @pthread_join(i64 %thread, ptr null)
   %id.next = add i64 %id, 1

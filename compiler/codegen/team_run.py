@@ -1,64 +1,167 @@
-"""A run of the program: by the whole team, or for a while by its caller alone, where others are kept from their cores.
+"""A run of the program: its phases in order, each cut into as many shares as the team has members.
 
     void  program_run(team, table)          one run; the caller is member 0 of the team
-    i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here, always by the whole team
+    i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here
 
-Shares are static, so a member that has to leave its core to another busy thread (of a library that spins while it
-waits for work, of another process) holds up everybody: two threads are then slower than one. The sign is a caller
-that waits at a barrier for longer than SPINS_BEFORE_DOUBT, in two runs in a row (in one, it may have had to wake the
-others). It then tries one run alone; where that was faster it stays alone for MIN_REST_NS, twice as long each time
-that this happens again, up to MAX_REST_NS. Where it was not, the wait was the program's own (a loop that cannot be
-shared out evenly), and the next PATIENCE such waits count for nothing. The results of a run do not depend on who
-computes which share.
+The program around it gives, for a phase by its number:
+
+    i64   program_phases()
+    void  program_phase(table, phase, share, shares)
+
+The team's phase word is 2p + 1 while the p-th phase since the team's start is under way, and 2p between runs, before
+it. Each member takes the share of its own number, so that it finds in its caches what it wrote there; one that has
+waited for SPINS_BEFORE_STEAL takes what another member has not begun. Who ends the last share of a phase opens the
+next. So nobody waits for a member that another thread keeps from its core, unless that happened within a share
+(`team_yield` sees to it that it rarely does), and a member that comes back goes on where the others are.
+
+What a run returns does not depend on who computes which share. A share is taken by moving its word from an earlier
+phase to this one; that succeeds only while the phase is under way, for it cannot end before the share has been taken
+and done. Hence what is read after that (the table, the first phase of the run) belongs to the same run.
 """
 
 from __future__ import annotations
 
+SPINS_BEFORE_STEAL = 100
+"""A microsecond or two: later than members of a team that is not disturbed are."""
 SPINS_BEFORE_DOUBT = 8_000
 """About a tenth of a millisecond."""
-MIN_REST_NS = 50_000_000
-MAX_REST_NS = 400_000_000
-PATIENCE = 64
+SPINS_BEFORE_BLOCK = 100_000
+"""A millisecond or two; then the core is free, and a member that lost its own can move there."""
 
-# member 0: 28 i32 whether the last run was late, 32 i64 alone until, 40 i64 nanoseconds of the run that raised doubt
-# (0: none), 48 i64 rest, 56 i32 patience, 60 i32 whether the caller waited for long
+RUN_ALONE = """
+declare i64 @program_phases()
+declare void @program_phase(ptr, i64, i64, i64)
+
+define internal void @run_alone(ptr %table) {
+entry:
+  %count = call i64 @program_phases()
+  br label %next
+next:
+  %phase = phi i64 [ 0, %entry ], [ %phase.next, %step ]
+  %more = icmp slt i64 %phase, %count
+  br i1 %more, label %step, label %done
+step:
+  call void @program_phase(ptr %table, i64 %phase, i64 0, i64 1)
+  %phase.next = add i64 %phase, 1
+  br label %next
+done:
+  ret void
+}
+"""
+
 TEAM_RUN = """
-%team.alone = type { [256 x i8], i32, [124 x i8] }
-@solo = internal constant %team.alone { [256 x i8] zeroinitializer, i32 1, [124 x i8] zeroinitializer }, align 64
-declare i64 @llvm.smax.i64(i64, i64)
-declare i64 @llvm.smin.i64(i64, i64)
-
-define internal i64 @team_clock() {
-  %time = alloca [2 x i64], align 8
-  %c = call i32 @clock_gettime(i32 1, ptr %time)
-  %s = load i64, ptr %time, align 8
-  %n.p = getelementptr i8, ptr %time, i64 8
-  %n = load i64, ptr %n.p, align 8
-  %ns = mul i64 %s, 1000000000
-  %now = add i64 %ns, %n
-  ret i64 %now
+define internal i1 @take_share(ptr %team, i64 %share, i64 %phase) {
+entry:
+  %line = call ptr @member_line(ptr %team, i64 %share)
+  %taken.p = getelementptr i8, ptr %line, i64 32
+  %taken = load atomic i64, ptr %taken.p acquire, align 8
+  %free = icmp slt i64 %taken, %phase
+  br i1 %free, label %try, label %done
+try:
+  %pair = cmpxchg ptr %taken.p, i64 %taken, i64 %phase seq_cst seq_cst
+  %won = extractvalue { i64, i1 } %pair, 1
+  br label %done
+done:
+  %mine = phi i1 [ false, %entry ], [ %won, %try ]
+  ret i1 %mine
 }
 
-define internal void @run_together(ptr %team, ptr %table) {
+define internal void @do_share(ptr %team, i64 %share, i64 %size, i64 %phase) {
+entry:
+  %done.p = getelementptr i8, ptr %team, i64 128
+  %end.p = getelementptr i8, ptr %team, i64 136
+  %table.p = getelementptr i8, ptr %team, i64 272
+  %first.p = getelementptr i8, ptr %team, i64 280
+  %table = load ptr, ptr %table.p, align 8
+  %first = load i64, ptr %first.p, align 8
+  %end = load i64, ptr %end.p, align 8
+  %place2 = sub i64 %phase, %first
+  %place = lshr i64 %place2, 1
+  call void @program_phase(ptr %table, i64 %place, i64 %share, i64 %size)
+  %before = atomicrmw add ptr %done.p, i32 1 acq_rel
+  %now = add i32 %before, 1
+  %size32 = trunc i64 %size to i32
+  %last = icmp eq i32 %now, %size32
+  br i1 %last, label %open, label %done
+open:
+  store atomic i32 0, ptr %done.p monotonic, align 4
+  %next = add i64 %phase, 2
+  %over = icmp eq i64 %next, %end
+  %idle = add i64 %phase, 1
+  %word = select i1 %over, i64 %idle, i64 %next
+  call void @publish(ptr %team, i64 %word)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @take_part(ptr %team, i64 %id) {
 entry:
   %size.p = getelementptr i8, ptr %team, i64 256
-  %table.p = getelementptr i8, ptr %team, i64 272
+  %flag.p = getelementptr i8, ptr %team, i64 192
   %size32 = load i32, ptr %size.p, align 4
   %size = zext i32 %size32 to i64
-  %alone = icmp eq i32 %size32, 1
-  br i1 %alone, label %mine, label %call
-call:
-  %line = call ptr @member_line(ptr %team, i64 0)
-  %thread.p = getelementptr i8, ptr %line, i64 16
-  %thread = call i64 @pthread_self()
-  store i64 %thread, ptr %thread.p, align 8
-  %core = call i32 @member_seen(ptr %team, i64 0)
-  store ptr %table, ptr %table.p, align 8
-  call void @call_members(ptr %team)
-  br label %mine
-mine:
-  call void @program(ptr %team, ptr %table, i64 0, i64 %size)
-  call void @team_barrier(ptr %team, i64 0)
+  br label %look
+look:
+  %flag = load atomic i32, ptr %flag.p monotonic, align 4
+  %contended = icmp ne i32 %flag, 0
+  br i1 %contended, label %yield, label %read
+yield:
+  call void @member_yields(ptr %team, i64 %id)
+  br label %read
+read:
+  %phase = load atomic i64, ptr %team acquire, align 8
+  %under.way = trunc i64 %phase to i1
+  br i1 %under.way, label %own, label %done
+own:
+  %mine = call i1 @take_share(ptr %team, i64 %id, i64 %phase)
+  br i1 %mine, label %share, label %wait
+share:
+  call void @do_share(ptr %team, i64 %id, i64 %size, i64 %phase)
+  br label %look
+wait:
+  %spins = phi i32 [ 0, %own ], [ %spins.next, %again ], [ %spins.next, %scan ], [ 0, %block ]
+  $PAUSE
+  %seen = load atomic i64, ptr %team acquire, align 8
+  %same = icmp eq i64 %seen, %phase
+  br i1 %same, label %waiting, label %look
+waiting:
+  %spins.next = add i32 %spins, 1
+  %impatient = icmp eq i32 %spins.next, $STEAL_AFTER
+  br i1 %impatient, label %scan, label %patient
+scan:
+  %i = phi i64 [ 0, %waiting ], [ %i.next, %other ]
+  %more = icmp slt i64 %i, %size
+  br i1 %more, label %other, label %wait
+other:
+  %i.next = add i64 %i, 1
+  %stolen = call i1 @take_share(ptr %team, i64 %i, i64 %phase)
+  br i1 %stolen, label %steal, label %scan
+steal:
+  call void @do_share(ptr %team, i64 %i, i64 %size, i64 %phase)
+  br label %look
+patient:
+  %doubtful = icmp eq i32 %spins.next, $DOUBT_AFTER
+  br i1 %doubtful, label %note, label %tired
+note:
+  call void @team_contended(ptr %team)
+  br label %tired
+tired:
+  %long = icmp ugt i32 %spins.next, $BLOCK_AFTER
+  br i1 %long, label %sleep, label %again
+again:
+  br label %wait
+sleep:
+  %user = icmp eq i64 %id, 0
+  br i1 %user, label %block, label %apart
+apart:
+  call void @member_apart(ptr %team, i64 %id)
+  br label %block
+block:
+  call void @sleep_through(ptr %team, i64 %phase)
+  %core = call i32 @member_seen(ptr %team, i64 %id)
+  br label %wait
+done:
   ret void
 }
 
@@ -67,74 +170,33 @@ entry:
   %size.p = getelementptr i8, ptr %team, i64 256
   %size = load i32, ptr %size.p, align 4
   %one = icmp eq i32 %size, 1
-  br i1 %one, label %only, label %timed
+  br i1 %one, label %only, label %call
 only:
-  call void @program(ptr %team, ptr %table, i64 0, i64 1)
+  call void @run_alone(ptr %table)
   ret void
-timed:
-  %late.p = getelementptr i8, ptr %team, i64 348
-  %until.p = getelementptr i8, ptr %team, i64 352
-  %doubt.p = getelementptr i8, ptr %team, i64 360
-  %rest.p = getelementptr i8, ptr %team, i64 368
-  %patience.p = getelementptr i8, ptr %team, i64 376
-  %waited.p = getelementptr i8, ptr %team, i64 380
-  %start = call i64 @team_clock()
-  %until = load i64, ptr %until.p, align 8
-  %rests = icmp slt i64 %start, %until
-  %doubt = load i64, ptr %doubt.p, align 8
-  %doubts = icmp ne i64 %doubt, 0
-  %solo = or i1 %rests, %doubts
-  br i1 %solo, label %alone, label %together
-alone:
-  call void @program(ptr @solo, ptr %table, i64 0, i64 1)
-  br i1 %doubts, label %compare, label %done
-compare:
-  store i64 0, ptr %doubt.p, align 8
-  %end = call i64 @team_clock()
-  %took = sub i64 %end, %start
-  %faster = icmp slt i64 %took, %doubt
-  br i1 %faster, label %rest, label %trust
-rest:
-  %rest.old = load i64, ptr %rest.p, align 8
-  %rest.now = call i64 @llvm.smax.i64(i64 %rest.old, i64 $MIN_REST)
-  %rest.twice = mul i64 %rest.now, 2
-  %rest.next = call i64 @llvm.smin.i64(i64 %rest.twice, i64 $MAX_REST)
-  store i64 %rest.next, ptr %rest.p, align 8
-  %until.next = add i64 %end, %rest.now
-  store i64 %until.next, ptr %until.p, align 8
-  ret void
-trust:
-  store i32 $PATIENCE, ptr %patience.p, align 4
-  ret void
-together:
-  store i32 0, ptr %waited.p, align 4
-  call void @run_together(ptr %team, ptr %table)
-  %waited = load i32, ptr %waited.p, align 4
-  %late = icmp ne i32 %waited, 0
-  %again = load i32, ptr %late.p, align 4
-  store i32 %waited, ptr %late.p, align 4
-  br i1 %late, label %judge, label %punctual
-punctual:
-  %rest.was = load i64, ptr %rest.p, align 8
-  %rest.half = lshr i64 %rest.was, 1
-  store i64 %rest.half, ptr %rest.p, align 8
-  ret void
-judge:
-  %patience = load i32, ptr %patience.p, align 4
-  %patient = icmp ne i32 %patience, 0
-  br i1 %patient, label %forgive, label %count
-forgive:
-  %patience.less = sub i32 %patience, 1
-  store i32 %patience.less, ptr %patience.p, align 4
-  ret void
-count:
-  %twice = icmp ne i32 %again, 0
-  br i1 %twice, label %suspect, label %done
-suspect:
-  %late.end = call i64 @team_clock()
-  %late.ns = sub i64 %late.end, %start
-  store i64 %late.ns, ptr %doubt.p, align 8
-  ret void
+call:
+  %end.p = getelementptr i8, ptr %team, i64 136
+  %table.p = getelementptr i8, ptr %team, i64 272
+  %first.p = getelementptr i8, ptr %team, i64 280
+  %line = call ptr @member_line(ptr %team, i64 0)
+  %thread.p = getelementptr i8, ptr %line, i64 16
+  %thread = call i64 @pthread_self()
+  store i64 %thread, ptr %thread.p, align 8
+  %core = call i32 @member_seen(ptr %team, i64 0)
+  %count = call i64 @program_phases()
+  %none = icmp eq i64 %count, 0
+  br i1 %none, label %done, label %begin
+begin:
+  %idle = load i64, ptr %team, align 8
+  %first = add i64 %idle, 1
+  %length = mul i64 %count, 2
+  %end = add i64 %first, %length
+  store ptr %table, ptr %table.p, align 8
+  store i64 %first, ptr %first.p, align 8
+  store i64 %end, ptr %end.p, align 8
+  call void @publish(ptr %team, i64 %first)
+  call void @take_part(ptr %team, i64 0)
+  br label %done
 done:
   ret void
 }
@@ -145,7 +207,7 @@ entry:
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  call void @run_together(ptr %team, ptr %table)
+  call void @program_run(ptr %team, ptr %table)
   %i.next = add i64 %i, 1
   %more = icmp slt i64 %i.next, %runs
   br i1 %more, label %loop, label %done

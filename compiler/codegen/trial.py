@@ -1,10 +1,10 @@
 """The program around one kernel that is measured: it finds everything in the table, so that one serves many kernels.
 
-    void  program(team, table, id, size)    the share of member `id` of `size`
+    i64   program_phases()
+    void  program_phase(table, phase, share, shares)
 
 The table holds the kernel's pointers, the values of its symbols, and for each phase the function's address and the
-extent of its parallel loop. As in compiler.codegen.program, members meet at a barrier between phases and compute static
-shares.
+extent of its parallel loop. As in compiler.codegen.program, a share is a range of that loop.
 """
 
 from __future__ import annotations
@@ -13,34 +13,31 @@ from __future__ import annotations
 def emit_trial(pointers: int, symbols: int, phases: int) -> str:
     """IR of the program for kernels with so many pointers, symbols and phases."""
     lines = [
-        "declare void @team_barrier(ptr, i64)",
+        "define i64 @program_phases() {",
+        f"  ret i64 {phases}",
+        "}",
         "",
-        "define void @program(ptr %team, ptr %table, i64 %id, i64 %size) {",
+        "define void @program_phase(ptr %table, i64 %phase, i64 %share, i64 %shares) {",
+        "  %pair = mul i64 %phase, 2",
+        f"  %f.slot = add i64 %pair, {pointers + symbols}",
+        "  %n.slot = add i64 %f.slot, 1",
+        *_load("%f", "ptr", "%f.slot"),
+        *_load("%n", "i64", "%n.slot"),
+        "  %b.n = mul i64 %n, %share",
+        "  %begin = udiv i64 %b.n, %shares",
+        "  %e.n = add i64 %b.n, %n",
+        "  %end = udiv i64 %e.n, %shares",
     ]
     arguments = []
-    for slot in range(pointers):
-        lines += _load(f"%p{slot}", "ptr", slot)
-        arguments.append(f"ptr %p{slot}")
-    for slot in range(pointers, pointers + symbols):
-        lines += _load(f"%p{slot}", "i64", slot)
-        arguments.append(f"i64 %p{slot}")
-    for phase in range(phases):
-        slot = pointers + symbols + 2 * phase
-        if phase:
-            lines.append("  call void @team_barrier(ptr %team, i64 %id)")
-        lines += [
-            *_load(f"%f{phase}", "ptr", slot),
-            *_load(f"%n{phase}", "i64", slot + 1),
-            f"  %b{phase}.n = mul i64 %n{phase}, %id",
-            f"  %b{phase} = udiv i64 %b{phase}.n, %size",
-            f"  %e{phase}.n = add i64 %b{phase}.n, %n{phase}",
-            f"  %e{phase} = udiv i64 %e{phase}.n, %size",
-            f"  call void %f{phase}({', '.join([*arguments, f'i64 %b{phase}', f'i64 %e{phase}'])})",
-        ]
-    return "\n".join([*lines, "  ret void", "}", ""])
+    for slot in range(pointers + symbols):
+        kind = "ptr" if slot < pointers else "i64"
+        lines += _load(f"%p{slot}", kind, slot)
+        arguments.append(f"{kind} %p{slot}")
+    arguments += ["i64 %begin", "i64 %end"]
+    return "\n".join([*lines, f"  call void %f({', '.join(arguments)})", "  ret void", "}", ""])
 
 
-def _load(name: str, kind: str, slot: int) -> list[str]:
+def _load(name: str, kind: str, slot: int | str) -> list[str]:
     return [
         f"  {name}.p = getelementptr i64, ptr %table, i64 {slot}",
         f"  {name} = load {kind}, ptr {name}.p, align 8",

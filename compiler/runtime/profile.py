@@ -1,10 +1,10 @@
 """Profile: how long each kernel of a model takes inside its run.
 
-A profiled program notes the clock in native code when a member of the team begins and ends its share of a kernel (about
-25 ns each), on the caches as the kernel before left them. It is a program of its own: a Module that is not profiled has
-nothing of it. A kernel's time is from the first member's begin to the last one's end; what lies between the end of one
-kernel and the begin of the next is the barrier. Where a team's caller goes on alone (compiler/codegen/team_run.py), the
-other members' times stay 0 for that run.
+A profiled program notes the clock in native code when each share of a kernel begins and ends (about 25 ns each), on the
+caches as the kernel before left them. It is a program of its own: a Module that is not profiled has nothing of it. A
+kernel's time is from the begin of its first share to the end of its last; what lies between the end of one kernel and
+the begin of the next is the team's. There are as many shares as members, and each member does its own unless it is
+kept from it for long (compiler/codegen/team_run.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compiler.runtime.image import Image, KernelCall, Slot, TensorSpec
 from compiler.runtime.module import Module
 
 _STAMPS = "\0stamps"
-"""The output of a profiled program that no model has: int64 [member, phase, begin or end]."""
+"""The output of a profiled program that no model has: int64 [share, phase, begin or end]."""
 _MIN_RUNS = 2
 
 
@@ -36,7 +36,7 @@ class KernelTime:
         name: of the Subgraph, for people.
         symbol: of the kernel's function; calls of one kernel share it.
         samples_s: seconds, one per run.
-        busy: share of the team's time in which members worked, 1 where all ended together.
+        busy: part of the team's time in which members worked, 1 where all ended together.
         constant_bytes: of its packed weights.
         value_bytes: of its other inputs, its outputs and scratch buffers.
     """
@@ -61,7 +61,7 @@ class Profile:
     Attributes:
         samples_s: seconds from the begin of the first kernel to the end of the last, one per run.
         phases: the names of all phases, in order; a kernel has one or more.
-        stamps_ns: shape (runs, members, phases, 2), nanoseconds of the monotonic clock; 0 where a member took no part.
+        stamps_ns: shape (runs, shares, phases, 2), nanoseconds of the monotonic clock.
         constant_bytes: of the packed weights of the whole model.
     """
 
@@ -126,9 +126,9 @@ class Profiler:
         self._module.close()
 
     def _kernel(self, call: KernelCall, stamps: Array) -> KernelTime:
-        """`stamps`: shape (runs, members, phases of the kernel, 2)."""
+        """`stamps`: shape (runs, shares, phases of the kernel, 2)."""
         spent = (stamps[..., 1] - stamps[..., 0]).mean(axis=1)
-        lasted = stamps[..., 1].max(axis=1) - _begins(stamps).min(axis=1)
+        lasted = stamps[..., 1].max(axis=1) - stamps[..., 0].min(axis=1)
         busy = float(spent.sum() / max(1, lasted.sum()))
         constant, value = self._bytes(call)
         return KernelTime(call.name, call.symbol, _seconds(stamps), busy, constant, value)
@@ -155,11 +155,5 @@ def _with_stamps(image: Image) -> Image:
 
 def _seconds(stamps: Array) -> tuple[float, ...]:
     """From the first begin to the last end, per run."""
-    lasted = stamps[..., 1].max(axis=(1, 2)) - _begins(stamps).min(axis=(1, 2))
+    lasted = stamps[..., 1].max(axis=(1, 2)) - stamps[..., 0].min(axis=(1, 2))
     return tuple(float(ns) * 1e-9 for ns in lasted)
-
-
-def _begins(stamps: Array) -> Array:
-    """When members began; those who took no part in a run began after everybody."""
-    begins = stamps[..., 0]
-    return np.where(begins == 0, np.iinfo(np.int64).max, begins)

@@ -66,20 +66,18 @@ def _measure(subject: Subject, seconds: float) -> tuple[Profile, Ceilings]:
 
 
 def trace(profile: Profile) -> dict[str, Any]:
-    """All runs in Chrome's trace format (chrome://tracing, Perfetto): a row per member of the team, microseconds."""
-    start = int(profile.stamps_ns[profile.stamps_ns > 0].min())
+    """All runs in Chrome's trace format (chrome://tracing, Perfetto): a row per share of the phases, microseconds."""
+    start = int(profile.stamps_ns.min())
     events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "thread_name", "pid": 0, "tid": member, "args": {"name": f"member {member}"}}
-        for member in range(profile.stamps_ns.shape[1])
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": share, "args": {"name": f"share {share}"}}
+        for share in range(profile.stamps_ns.shape[1])
     ]
-    for run, members in enumerate(profile.stamps_ns):
-        for member, phases in enumerate(members):
-            if not phases.all():
-                continue  # it took no part in this run
+    for run, shares in enumerate(profile.stamps_ns):
+        for share, phases in enumerate(shares):
             for name, (begin, end) in zip(profile.phases, phases, strict=True):
                 place = {"ts": (int(begin) - start) / 1e3, "dur": (int(end) - int(begin)) / 1e3}
                 events.append(
-                    {"ph": "X", "name": name, "pid": 0, "tid": member, **place, "args": {"run": run}}
+                    {"ph": "X", "name": name, "pid": 0, "tid": share, **place, "args": {"run": run}}
                 )
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 

@@ -34,7 +34,7 @@ CONSTANTS = "constants"
 
 _LIBC = (
     "aligned_alloc clock_gettime free getauxval memcpy memmove memset pthread_create pthread_getaffinity_np "
-    "pthread_join pthread_self pthread_setaffinity_np sched_getcpu syscall"
+    "pthread_join pthread_self pthread_setaffinity_np sched_getcpu sched_yield syscall"
 )
 _LIBM = (
     "acos asin atan atan2 ceil cos cosh erf exp exp2 floor fma fmax fmin fmod log log10 log2 nearbyint pow rint round "

@@ -1,8 +1,9 @@
-"""The team: members on cores of their own, and a caller that goes on alone where its members are held up."""
+"""The team: members on cores of their own, shares that others take, and cores that are left to others."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,10 +14,12 @@ from compiler.codegen.llvm import emit_object
 from compiler.codegen.probes import arithmetic_probe
 from compiler.codegen.program import emit_program, phase_calls
 from compiler.codegen.team import MEMBER_BYTES, MEMBER_OFFSET
+from compiler.codegen.team_yield import CONTENDED_NS, TURN_NS
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.target import native_target
 
-ALONE_UNTIL, CORE = 32, 24
+CORE, SINCE = 24, 40
+CONTENDED, CONTENDED_UNTIL = 192, 200
 
 
 class Team(Execution):
@@ -34,6 +37,14 @@ class Team(Execution):
     def word(self, member: int, offset: int, dtype: type) -> int:
         start = MEMBER_OFFSET + MEMBER_BYTES * member + offset
         return int(self._team[start:].view(dtype)[0])
+
+    def state(self, offset: int, dtype: type) -> int:
+        return int(self._team[offset:].view(dtype)[0])
+
+    def contended_until(self, nanoseconds: int) -> None:
+        """Of the monotonic clock."""
+        self._team[CONTENDED_UNTIL:].view(np.int64)[0] = nanoseconds
+        self._team[CONTENDED:].view(np.int32)[0] = 1
 
     def cores(self) -> list[int]:
         """Where each member was last seen."""
@@ -77,26 +88,58 @@ def test_a_member_leaves_the_core_of_its_caller() -> None:
 def test_members_stay_where_their_caller_may_run() -> None:
     core = min(os.sched_getaffinity(0))
     with team(3) as crowd, affinity({core}):
-        for _ in range(3):
+        deadline = time.monotonic() + 20
+        while crowd.cores() != [core] * 3 and time.monotonic() < deadline:
+            time.sleep(0.02)  # they follow when they are woken
             crowd.time_ns(20)
         assert crowd.cores() == [core] * 3
 
 
-def test_a_caller_whose_member_has_no_core_goes_on_alone() -> None:
-    core = min(os.sched_getaffinity(0))
-    with affinity({core}), team(2) as pair:
-        for _ in range(50):
+def test_a_caller_does_the_shares_of_members_that_do_not_come() -> None:
+    with team(3) as pair:
+        pair._program.stop(pair._team_address)  # its members have ended, and nobody has told the caller
+        for _ in range(3):
+            pair.result[:] = 0
             pair.run()
-        assert pair.word(0, ALONE_UNTIL, np.int64) > 0
+            assert np.all(pair.result != 0)
+        pair._program.start(pair._team_address)
 
 
-def test_measuring_is_by_the_whole_team() -> None:
+def test_each_run_does_every_share_once_on_crowded_cores() -> None:
     core = min(os.sched_getaffinity(0))
-    with affinity({core}), team(2) as pair:
-        for _ in range(50):
-            pair.run()
-        pair.result[:] = 0
-        pair._team[MEMBER_OFFSET + MEMBER_BYTES + CORE :].view(np.int32)[0] = 0
-        pair.time_ns(1)
-        assert pair.cores()[1] == core
-        assert np.all(pair.result != 0)
+    with affinity({core}), team(4) as crowd:
+        crowd.run()
+        once = crowd.result.copy()
+        for _ in range(100):
+            crowd.result[:] = 0
+            crowd.run()
+            np.testing.assert_array_equal(crowd.result, once)
+
+
+def test_a_contended_core_is_offered_once_a_turn_and_not_for_ever() -> None:
+    with team(2) as pair:
+        pair.run()
+        assert pair.word(0, SINCE, np.int64) == 0
+        pair.contended_until(time.monotonic_ns() + CONTENDED_NS)
+        pair.run()
+        first = pair.word(0, SINCE, np.int64)
+        assert first > 0
+        while time.monotonic_ns() < first + TURN_NS:
+            pass
+        pair.contended_until(time.monotonic_ns() + CONTENDED_NS)
+        pair.run()
+        second = pair.word(0, SINCE, np.int64)
+        assert second >= first + TURN_NS
+        pair.contended_until(1)
+        pair.run()
+        assert pair.word(0, SINCE, np.int64) == second
+
+
+def test_a_caller_that_waits_for_long_takes_its_cores_for_contended() -> None:
+    with team(2) as pair:
+        deadline = time.monotonic() + 20
+        # On one core, a member that lost it within a share is waited for.
+        with affinity({min(os.sched_getaffinity(0))}):
+            while not pair.state(CONTENDED_UNTIL, np.int64) and time.monotonic() < deadline:
+                pair.time_ns(20)
+        assert pair.state(CONTENDED_UNTIL, np.int64) > 0

@@ -1,9 +1,10 @@
 """A process that runs a Module under a kernel filter: `filtered_run.py THREADS`.
 
 After warm-up it installs a seccomp filter on all of its threads. From then on any system call ends the process with
-SIGSYS, but for its exit and, where the team has several members, what wakes them: futex, and the calls that move a
-member off a core that another is on when it has woken. It exits with 0 where `run_into` needed no other, with 77 where
-this system has no such filter, and with 78 where the filter lets another call through.
+SIGSYS, but for its exit and, where the team has several members, what wakes them: futex, the calls that move a member
+off a core that another is on when it has woken, and the one that leaves the core to another thread that waits for it.
+It exits with 0 where `run_into` needed no other, with 77 where this system has no such filter, and with 78 where the
+filter lets another call through.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from compiler.schedule.source import NoSource
 from compiler.target import native_target
 from tests.compiler.runtime.test_module import random_input, small_model
 
-_CALLS = {"x86_64": (317, 231, [202, 203, 204]), "aarch64": (277, 94, [98, 122, 123])}
-"""Numbers of seccomp, exit_group, and futex, sched_setaffinity, sched_getaffinity."""
+_CALLS = {"x86_64": (317, 231, [202, 203, 204, 24]), "aarch64": (277, 94, [98, 122, 123, 124])}
+"""Numbers of seccomp, exit_group, and futex, sched_setaffinity, sched_getaffinity, sched_yield."""
 _NO_NEW_PRIVILEGES, _SET_FILTER, _ALL_THREADS = 38, 1, 1
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _KILL_PROCESS = 0x7FFF0000, 0x80000000
