@@ -13,6 +13,9 @@ Role = Literal["input", "constant", "output", "scratch"]
 """What a kernel's pointer is for; scratch is memory that phases of the kernel hand to each other."""
 
 
+_COLUMNS = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Transform:
     """A linear map over the innermost dimension of a constant, computed in float64 before the first run.
@@ -33,10 +36,13 @@ class Transform:
 
     def rows(self, part: np.ndarray) -> np.ndarray:
         """What becomes of some of the array's elements along its first dimension."""
-        columns = part.reshape(-1, part.shape[-1]).astype(np.float64).T
+        columns = part.reshape(-1, part.shape[-1])
+        matrix = np.array(self.matrix, np.float64)
         # Each row of the matrix gives a block of memory: packed arrays mostly have these blocks one after the other.
-        result = np.array(self.matrix, np.float64) @ columns
-        found = result.astype(part.dtype if self.dtype is None else self.dtype.numpy)
+        found = np.empty((len(matrix), len(columns)), part.dtype if self.dtype is None else self.dtype.numpy)
+        for start in range(0, len(columns), _COLUMNS):  # what is computed in float64 stays in the caches
+            block = columns[start : start + _COLUMNS].astype(np.float64)
+            found[:, start : start + len(block)] = matrix @ block.T
         return np.moveaxis(found.reshape(-1, *part.shape[:-1]), 0, -1)
 
 

@@ -68,6 +68,16 @@ yield:
   br i1 %late, label %again, label %done
 again:
   call void @team_contended(ptr %team)
+  %core = call i32 @member_seen(ptr %team, i64 %id)
+  %caller = call ptr @member_line(ptr %team, i64 0)
+  %core.p = getelementptr i8, ptr %caller, i64 24
+  %core.caller = load atomic i32, ptr %core.p monotonic, align 4
+  %met = icmp eq i32 %core, %core.caller
+  %member = icmp ne i64 %id, 0
+  %crowded = and i1 %met, %member
+  br i1 %crowded, label %apart, label %done
+apart:
+  call void @member_apart(ptr %team, i64 %id)
   br label %done
 done:
   ret void
