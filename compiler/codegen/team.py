@@ -65,6 +65,7 @@ def emit_team(target: Target) -> str:
         "$SLEEP_AFTER": str(SPINS_BEFORE_SLEEP),
         "$BLOCK_AFTER": str(SPINS_BEFORE_BLOCK),
         "$DOUBT_AFTER": str(SPINS_BEFORE_DOUBT),
+        "$NO_PATIENCE": str(SPINS_BEFORE_STEAL - 1),
         "$STEAL_AFTER": str(SPINS_BEFORE_STEAL),
         "$TURN": str(TURN_NS),
         "$LATE": str(LATE_NS),

@@ -10,8 +10,8 @@ The program around it gives, for a phase by its number:
 
 The team's phase word is 2p + 1 while the p-th phase since the team's start is under way, and 2p between runs, before
 it. Each member takes the share of its own number, so that it finds in its caches what it wrote there; one that has
-waited for SPINS_BEFORE_STEAL takes what another member has not begun. Who ends the last share of a phase opens the
-next. So nobody waits for a member that another thread keeps from its core, unless that happened within a share
+waited for SPINS_BEFORE_STEAL takes what another member has not begun, and does not wait in the next phase. Who ends the
+last share of a phase opens the next. So nobody waits for a member that another thread keeps from its core, unless that happened within a share
 (`team_yield` sees to it that it rarely does), and a member that comes back goes on where the others are.
 
 What a run returns does not depend on who computes which share. A share is taken by moving its word from an earlier
@@ -103,6 +103,7 @@ entry:
   %size = zext i32 %size32 to i64
   br label %look
 look:
+  %spun = phi i32 [ 0, %entry ], [ %spun, %share ], [ 0, %wait ], [ $NO_PATIENCE, %steal ]
   %flag = load atomic i32, ptr %flag.p monotonic, align 4
   %contended = icmp ne i32 %flag, 0
   br i1 %contended, label %yield, label %read
@@ -120,7 +121,7 @@ share:
   call void @do_share(ptr %team, i64 %id, i64 %size, i64 %phase)
   br label %look
 wait:
-  %spins = phi i32 [ 0, %own ], [ %spins.next, %again ], [ %spins.next, %scan ], [ 0, %block ]
+  %spins = phi i32 [ %spun, %own ], [ %spins.next, %again ], [ %spins.next, %scan ], [ 0, %block ]
   $PAUSE
   %seen = load atomic i64, ptr %team acquire, align 8
   %same = icmp eq i64 %seen, %phase
