@@ -10,9 +10,10 @@ The program around it gives, for a phase by its number:
 
 The team's phase word is 2p + 1 while the p-th phase since the team's start is under way, and 2p between runs, before
 it. Each member takes the share of its own number, so that it finds in its caches what it wrote there; one that has
-waited for SPINS_BEFORE_STEAL takes what another member has not begun, and does not wait in the next phase. Who ends the
-last share of a phase opens the next. So nobody waits for a member that another thread keeps from its core, unless that happened within a share
-(`team_yield` sees to it that it rarely does), and a member that comes back goes on where the others are.
+waited for SPINS_BEFORE_STEAL takes what another member has not begun, and does not wait in the next phase. Who ends
+the last share of a phase opens the next. So nobody waits for a member that another thread keeps from its core, unless
+that happened within a share (`team_yield` sees to it that it rarely does), and a member that comes back goes on where
+the others are.
 
 What a run returns does not depend on who computes which share. A share is taken by moving its word from an earlier
 phase to this one; that succeeds only while the phase is under way, for it cannot end before the share has been taken
