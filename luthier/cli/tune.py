@@ -95,10 +95,12 @@ def report_text(report: TuningReport) -> str:
             f"{_number(task.gflops, 8)}  {task.status:<11}  {task.name} ×{task.weight}"
         )
     if report.untuned_ms is not None and report.tuned_ms is not None:
-        published = "published" if report.published else "not faster end to end, so not published"
+        published = (
+            "published" if report.published else "not faster end to end beyond doubt, so not published"
+        )
         lines.append(
             f"{report.model}: {report.untuned_ms:.3f} ms untuned, {report.tuned_ms:.3f} ms tuned, "
-            f"{report.speedup or 1.0:.2f} times as fast ({published})"
+            f"{report.gain()}: {published}"
         )
     lines.append(
         f"{report.trials} trials ({report.failed_trials} failed) in {report.seconds:.0f} s, "

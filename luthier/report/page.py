@@ -35,8 +35,8 @@ def _verdict(report: TuningReport) -> str:
         return "The model was not timed end to end."
     change = f"{report.untuned_ms:.2f} ms untuned, {report.tuned_ms:.2f} ms tuned"
     if not report.published:
-        return f"{change}: not faster end to end, so the untuned schedules stay in use."
-    return f"{change}: {report.speedup or 1.0:.2f} times as fast, verified and published."
+        return f"{change}, {report.gain()}: not faster end to end beyond doubt, so the untuned schedules stay in use."
+    return f"{change}: {report.gain()}, verified and published."
 
 
 def _tiles(report: TuningReport) -> str:

@@ -52,8 +52,9 @@ class TuningReport:
     """What a tuning job gave. Times of the whole model are medians in milliseconds.
 
     Attributes:
-        published: whether the tuned model beat the untuned one end to end, and so is the job's artifact. Records are
-            served in either case, but for those that were withdrawn.
+        speedup_interval: of untuned over tuned time, from runs in turns; None where there were too few of them.
+        published: whether the tuned model beat the untuned one end to end, beyond doubt, and so is the job's artifact.
+            Records are served in either case, but for those that were withdrawn.
         phases: seconds by what they were spent on, such as "time" or "build".
         max_relative_error: of the tuned model against the untuned one; None where it was not measured.
         engine_versions: of the packages that took part.
@@ -75,6 +76,7 @@ class TuningReport:
     published: bool
     phases: Mapping[str, float] = field(default_factory=dict)
     max_relative_error: float | None = None
+    speedup_interval: tuple[float, float] | None = None
     engine_versions: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -85,10 +87,22 @@ class TuningReport:
             phases = {str(name): float(seconds) for name, seconds in data.get("phases", {}).items()}
             known = {k: data[k] for k in _FIELDS}
             more = {k: data[k] for k in ("max_relative_error", "engine_versions") if k in data}
+            interval = data.get("speedup_interval")
+            if interval is not None:
+                low, high = map(float, interval)
+                more["speedup_interval"] = (low, high)
             return TuningReport(**known, **more, tasks=tasks, phases=phases)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             msg = f"this is not a tuning report ({error!r}); give the document of `luthier tune --json`"
             raise InputError(msg) from error
+
+    def gain(self) -> str:
+        """How many times as fast the tuned model is, with the interval where there is one."""
+        text = f"{self.speedup or 1.0:.2f} times as fast"
+        if self.speedup_interval is None:
+            return text
+        low, high = self.speedup_interval
+        return f"{text} ({low:.2f} to {high:.2f})"
 
     def to_json(self) -> dict[str, Any]:
         """The document of `luthier tune --json` (docs/contracts/tune.schema.json)."""
@@ -109,6 +123,7 @@ class TuningReport:
             **document,
             "phases": dict(self.phases),
             "max_relative_error": self.max_relative_error,
+            "speedup_interval": None if self.speedup_interval is None else [*self.speedup_interval],
             "engine_versions": dict(self.engine_versions),
         }
 

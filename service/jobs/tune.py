@@ -31,6 +31,7 @@ from service.records.log import SqlTuningLog
 from service.records.source import MODEL_ERROR_BUDGET, SqlScheduleSource, task_error_budget
 from tuner.measure import Runner
 from tuner.outcome import Event, SessionResult
+from tuner.pairs import ratio_interval
 from tuner.session import SessionOptions, TuningSession
 from tuner.task import RecordKey, Task
 from workers.end_to_end import Compared, compare_models
@@ -195,9 +196,11 @@ def _comparison(spec: JobSpec, found: Mapping[str, Compared]) -> Comparison:
     if not untuned["samples_s"] or not tuned["samples_s"]:
         msg = "the compiled models could not be timed; try again, and report it if it happens again"
         raise CompileError(msg)
+    low, _, high = ratio_interval(tuned["samples_s"], untuned["samples_s"])
     return Comparison(
         untuned_s=statistics.median(untuned["samples_s"]),
         tuned_s=statistics.median(tuned["samples_s"]),
+        faster=(low, high),
         error=tuned["max_relative_error"],
         budget=budget,
     )

@@ -51,6 +51,7 @@ def _document(**more: Any) -> dict[str, Any]:
         "published": True,
         "phases": {"build": 40.0, "time": 70.0, "search": 5.0},
         "max_relative_error": 2e-6,
+        "speedup_interval": [1.38, 1.5],
         "engine_versions": {"luthier": "0.1.0"},
     }
     return {**document, **more}
@@ -93,8 +94,18 @@ def test_names_from_the_model_are_escaped() -> None:
 
 
 def test_the_page_says_when_nothing_was_published() -> None:
-    report = TuningReport.from_json(_document(published=False, tuned_ms=31.2, speedup=0.99))
-    assert "not faster end to end" in page(report)
+    report = TuningReport.from_json(
+        _document(published=False, tuned_ms=31.2, speedup=0.99, speedup_interval=[0.95, 1.02])
+    )
+    assert "0.99 times as fast (0.95 to 1.02): not faster end to end" in page(report)
+
+
+def test_a_report_from_before_there_were_intervals_can_be_read() -> None:
+    document = _document()
+    del document["speedup_interval"]
+    report = TuningReport.from_json(document)
+    assert report.speedup_interval is None
+    assert "1.44 times as fast, verified and published" in page(report)
 
 
 def test_a_report_without_times_still_has_a_page() -> None:
