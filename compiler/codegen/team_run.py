@@ -23,11 +23,11 @@ and done. Hence what is read after that (the table, the first phase of the run) 
 from __future__ import annotations
 
 SPINS_BEFORE_STEAL = 100
-"""A microsecond or two: later than members of a team that is not disturbed are."""
+"""A few microseconds: later than members of a team that is not disturbed are."""
 SPINS_BEFORE_DOUBT = 8_000
-"""About a tenth of a millisecond."""
+"""A tenth of a millisecond or two."""
 SPINS_BEFORE_BLOCK = 100_000
-"""A millisecond or two; then the core is free, and a member that lost its own can move there."""
+"""A few milliseconds; then the core is free, and a member that lost its own can move there."""
 
 RUN_ALONE = """
 declare i64 @program_phases()

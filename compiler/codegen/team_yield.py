@@ -6,15 +6,18 @@
 A system takes a core from a thread when its slice has run out, wherever it is, and gives it back only when that of the
 other thread has. A member that loses its core within a share holds up the whole team for as long (4 ms at 250 Hz); one
 that offers it between two shares loses it there, and the others take its shares meanwhile. A yield that comes back at
-once cost half a microsecond; one that comes back late shows that the core is still wanted.
+once cost one system call; one that comes back late shows that the core is still wanted.
 """
 
 from __future__ import annotations
 
 TURN_NS = 2_000_000
-"""Less than a slice of any scheduler in use, and more than a tick of the fastest clock."""
+"""Less than a system leaves to a thread that shares its core (4 ms at 250 Hz), so that the core is lost here and not
+within a share; more often, it would be lost more often."""
 LATE_NS = 100_000
+"""A yield that took so long gave the core to somebody."""
 CONTENDED_NS = 1_000_000_000
+"""How long cores count as contended after the last sign of it."""
 
 # team: 192 i32 contended, 200 i64 until; member: 40 i64 since
 TEAM_YIELD = """
