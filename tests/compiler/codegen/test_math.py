@@ -206,6 +206,18 @@ def test_a_product_with_a_sigmoid_is_one_quotient() -> None:
         assert np.max(ulps(evaluated(body, x, y), exact)) <= LIMITS["sigmoid"]
 
 
+def test_a_sum_of_1_and_a_tangent_is_exact_at_its_ends_and_elsewhere_as_good_as_its_rounding() -> None:
+    x = np.random.default_rng(0).uniform(-12, 12, 300_000).astype(np.float32)
+    tangent = apply("tanh", X)
+    for body in (apply("add", Const(1.0), tangent), apply("add", tangent, Const(1.0))):
+        got = evaluated(body, x)
+        assert np.max(np.abs(got - (1 + np.tanh(x.astype(np.float64))))) <= 2e-7
+        ends = np.array([-math.inf, -20.0, -0.0, 0.0, 20.0, math.inf, math.nan, 1e30], np.float32)
+        np.testing.assert_array_equal(
+            evaluated(body, ends), np.array([0, 0, 1, 1, 2, 2, math.nan, 2], np.float32)
+        )
+
+
 @pytest.mark.parametrize("exponent", [-0.25, -0.5, -0.75, -1.5, -2.25, 0.75])
 def test_powers_with_roots(exponent: float) -> None:
     x = np.exp(np.random.default_rng(0).uniform(-30, 30, 100_000)).astype(np.float32)
