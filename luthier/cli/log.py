@@ -71,14 +71,15 @@ def import_(
 
 @app.command()
 def prune(
-    days: Annotated[float, typer.Option(min=0, help="delete trials older than this")] = 90.0,
+    days: Annotated[float, typer.Option(min=0, help="delete what is older than this")] = 90.0,
     database: options.Database = None,
     json: options.Json = False,
 ) -> None:
-    """Delete old trials and records of other code generators; served records stay."""
+    """Delete old trials, what old jobs left and records of other code generators; served records stay."""
     with only_json(), _log(database) as log:
         counts = log.prune(days)
-    _answer(counts, f"removed {counts['trials']} trials and {counts['records']} records", json=json)
+    what = f"{counts['trials']} trials, {counts['records']} records"
+    _answer(counts, f"removed {what} and {counts['blobs']} pieces of models and artifacts", json=json)
 
 
 def _merge_file(log: SqlTuningLog, source: Path) -> dict[str, int]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from service.db.insert import affected, insert_new
@@ -65,9 +65,14 @@ def read_blob(session: Session, digest: str) -> bytes:
     return b"".join(session.scalars(chunks.execution_options(yield_per=1)))
 
 
-def delete_unused_blobs(session: Session) -> int:
-    """Delete blobs that no model and no job names; how many chunks that were."""
-    models = select(ModelRow.digest)
+def delete_unused_blobs(session: Session, before_s: float) -> int:
+    """Delete blobs that no artifact is and no model that was stored or worked on since; how many chunks that were.
+
+    Models and jobs keep their rows: what is gone is bytes that whoever needs them again has, or can make.
+    """
+    recent = or_(JobRow.finished_s.is_(None), JobRow.finished_s >= before_s)
+    worked_on = ModelRow.digest.in_(select(JobRow.model).where(recent))
+    models = select(ModelRow.digest).where(or_(ModelRow.created_s >= before_s, worked_on))
     artifacts = select(JobRow.artifact).where(JobRow.artifact.is_not(None))
     unused = BlobChunk.digest.not_in(models) & BlobChunk.digest.not_in(artifacts)
     return affected(session, delete(BlobChunk).where(unused))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -13,6 +13,9 @@ from sqlalchemy.orm import Session
 
 from compiler.errors import DatabaseError
 from service.db.engine import WRITE, database_error, describe
+
+WORTH_COMPACTING = 4
+"""The file is written afresh where more than one page in so many is free."""
 
 
 class Database:
@@ -40,6 +43,18 @@ class Database:
         with self._translated(), Session(self._writer) as session:
             yield session
             session.commit()
+
+    def compact(self) -> None:
+        """Give the file system back what deletions left free, where that is much; PostgreSQL does so by itself."""
+        if self._engine.dialect.name != "sqlite":
+            return
+        with self._translated(), closing(self._engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            free, pages = (
+                cursor.execute(f"PRAGMA {n}").fetchone()[0] for n in ("freelist_count", "page_count")
+            )
+            if free * WORTH_COMPACTING > pages:
+                cursor.execute("VACUUM")
 
     def close(self) -> None:
         """Close all connections."""

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
 from service.composition import Services, ServicesDep, TokenDep
-from service.db.blobs import blob_bytes, read_chunk
+from service.db.blobs import blob_bytes, has_blob, read_chunk
 from service.idempotency import Answer, IdempotencyKey, answer_once, fingerprint
 from service.jobs.job import Deadlines, Job, JobSpec, State
 from service.jobs.ledger import cancel_in, submit_in
@@ -115,6 +115,8 @@ def get_artifact(job: JobDep, services: ServicesDep) -> StreamingResponse:
     digest = job.artifact
     if digest is None:
         detail = f"the job is {job.state} and has no artifact; wait until it has succeeded"
+        if job.state == "succeeded":
+            detail = "the artifact was pruned; submit the job again, which makes it from the log"
         raise Problem(409, "conflict", detail)
     with services.database.read() as session:
         size = blob_bytes(session, digest)
@@ -127,6 +129,8 @@ def get_artifact(job: JobDep, services: ServicesDep) -> StreamingResponse:
 def _submit(session: Session, spec: JobSpec, deadlines: Deadlines) -> Answer:
     if ModelRepository(session).get(spec.model) is None:
         raise not_found(model_id(spec.model), what="model")
+    if not has_blob(session, spec.model):
+        raise Problem(404, "not-found", f"model {model_id(spec.model)!r} was pruned; upload it again")
     job, queued = submit_in(session, spec, deadlines)
     return 201 if queued else 200, view_of(job).model_dump(mode="json")
 

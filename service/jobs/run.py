@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from compiler.errors import LuthierError, MeasureError
+from compiler.errors import InputError, LuthierError, MeasureError
 from compiler.workload.program import Program
 from service.db.blobs import read_blob
 from service.db.session import Database
@@ -83,6 +83,9 @@ def _work(
         row = ModelRepository(session).get(claim.spec.model)
         name = "model" if row is None else row.name
         model = b"" if program is not None else read_blob(session, claim.spec.model)
+    if program is None and not model:
+        msg = f"the model {name} was pruned from the database; upload it again"
+        raise InputError(msg)
     try:
         loaded = program or load_program(model, claim.spec)
         log = SqlTuningLog(database)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from service.db.blobs import delete_unused_blobs
 from service.db.insert import affected
@@ -89,16 +89,22 @@ class SqlTuningLog:
             return import_lines(RecordRepository(session), lines)
 
     def prune(self, days: float = 90.0) -> dict[str, int]:
-        """Delete trials and events older than `days`, and records of other codegen epochs; served records stay."""
+        """Delete what is older than `days` and not served, and give the space back; counts of what is gone.
+
+        That is: trials; events, artifacts and models of jobs that have ended; records of other codegen epochs.
+        """
         with self.database.write() as session:
             repository = RecordRepository(session)
             before_s = now_s(session) - days * DAY_S
-            ended = select(JobRow.id).where(JobRow.finished_s < before_s)
-            session.execute(delete(EventRow).where(EventRow.job.in_(ended)))
+            ended = JobRow.finished_s < before_s
+            session.execute(delete(EventRow).where(EventRow.job.in_(select(JobRow.id).where(ended))))
+            session.execute(update(JobRow).where(ended).values(artifact=None))
             answered = delete(IdempotencyRow).where(IdempotencyRow.created_s < before_s)
-            return {
+            counts = {
                 "trials": repository.delete_trials_before(before_s),
                 "records": repository.delete_records_of_other_epochs(CODEGEN_EPOCH),
                 "answers": affected(session, answered),
-                "blobs": delete_unused_blobs(session),
+                "blobs": delete_unused_blobs(session, before_s),
             }
+        self.database.compact()
+        return counts
