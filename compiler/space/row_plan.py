@@ -216,10 +216,19 @@ class RowPlan:
 
     # --- what the stages have
 
-    @staticmethod
-    def _order(stage: Stage, loops: Sequence[str], name: str | None = None) -> Step:
-        """Loops in this order, axes of extent 1 in front; `name`: of the stage that was factored out of `stage`."""
-        units = [a.name for a in stage.axes if a.size == 1 and a.name not in loops]
+    def _order(self, stage: Stage, loops: Sequence[str], name: str | None = None) -> Step:
+        """Loops in this order, axes of extent 1 in front; `name`: of the stage that was factored out of `stage`.
+
+        Inside the loops over rows, rows have the extent 1 but for those of the block, which stand last by themselves
+        unless their neighbours fill the lanes.
+        """
+        lanes, rows = self._lane_row, self._names(self.axes.rows)
+        behind = stage.axes[stage.axes.index(lanes) + 1 :] if lanes in stage.axes else ()
+        units = [
+            a.name
+            for a in stage.axes
+            if a.name not in loops and (a.size == 1 or (a in behind and a.name in rows))
+        ]
         return Reorder(name or stage.name, (*units, *loops))
 
     def wide(self, size: int, vectors: int) -> int:

@@ -343,6 +343,20 @@ def instance_norm(batch: int, points: int, channels: int) -> Workload:
     )
 
 
+def turned(points: int, rows: int, lanes: int) -> Workload:
+    """The row axis that is contiguous in memory is not the last one of the results: what is left of a transpose."""
+    lane, row, point = axis("s0", lanes), axis("s1", rows), axis("s2", points)
+    both, everywhere = at("s0", "s1"), at("s0", "s1", "s2")
+    x = Load("x0", at("s2", "s1", "s0"))
+    mean = apply("mul", Load("t0", both), Const(1.0 / points))
+    return chain(
+        (operand("x0", points, rows, lanes),),
+        Stage("sum", (lane, row), (point,), "sum", x, "t0", both),
+        Stage("mean", (lane, row), (), None, mean, "t1", both),
+        Stage("shifted", (lane, row, point), (), None, apply("sub", x, Load("t1", both)), "y0", everywhere),
+    )
+
+
 def centred(points: int) -> Workload:
     """One row that is all there is: x minus its largest element."""
     one, point = axis("s0", 1), axis("s1", points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from tests.compiler.workloads import (
     random_operands,
     row_sum,
     softmax,
+    turned,
 )
 
 Golden = Callable[[str, str], None]
@@ -65,6 +67,8 @@ SHAPES = {
     "one row": row_sum(1, 999),
     "streamed": mean(37, 512),
     "one wide row": centred(2000),
+    "rows turned": turned(32, 16, 20),
+    "few rows turned": turned(48, 5, 4),
 }
 
 
@@ -77,6 +81,17 @@ def test_the_default_is_right_for_any_shape(shape: str, threads: int) -> None:
     operands = random_operands(workload)
     got = run_native(workload, space.schedule(space.default), operands, threads)
     assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 3e-6
+
+
+def test_any_choice_is_right_where_the_contiguous_rows_are_not_the_last() -> None:
+    workload = turned(48, 5, 20)
+    operands, rng = random_operands(workload), random.Random(0)
+    wanted = reference_outputs(workload, operands)["y0"]
+    for threads in (1, 2):
+        space = build_space(workload, native_target(), threads)
+        for _ in range(6):
+            got = run_native(workload, space.schedule(space.sample(rng)), operands, threads)
+            assert relative_error(got, wanted) < 3e-6
 
 
 def test_a_map_that_does_not_fit_the_cache_is_repeated() -> None:
