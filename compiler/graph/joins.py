@@ -20,11 +20,11 @@ from compiler.scalar import Guard, Load
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The value of a node that puts others together along dimension `dim`; `starts`: where each of them begins."""
+    """The value of a node that puts others together along dimension `dim`; `places`: those that each of them takes."""
 
     value: str
     dim: int
-    starts: Mapping[str, int]
+    places: Mapping[str, range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Placement:
 def place_parts(graph: Graph, layouts: Mapping[str, Layout]) -> Placement:
     """Store the parts of every join in its memory where that is possible; static extents only.
 
-    A part must be computed by a node, and not for the outside; in one join only, once; in the order of dimensions
-    of the whole, and with no wider border of zeros.
+    A part must be computed by a node, and not for the outside; in one join only, once, and all of it; in the order of
+    dimensions of the whole, and with no wider border of zeros.
     """
     found, wholes, types = dict(layouts), dict[str, str](), graph.types()
     computed = {node.output for node in graph.nodes} - set(graph.outputs)
@@ -47,12 +47,12 @@ def place_parts(graph: Graph, layouts: Mapping[str, Layout]) -> Placement:
         graph.nodes
     ):  # a whole that is a part of another gets its place before its own parts do
         join = find_join(node) if node.output in computed else None
-        if join is None or not computed - wholes.keys() >= join.starts.keys():
+        if join is None or not computed - wholes.keys() >= join.places.keys():
             continue
         whole = found[join.value]
         parts = {
-            part: _part(whole, found[part], join.dim, start, types[part].sizes, types[join.value].sizes)
-            for part, start in join.starts.items()
+            part: _part(whole, found[part], join.dim, places, types[part].sizes, types[join.value].sizes)
+            for part, places in join.places.items()
         }
         kept = {part: layout for part, layout in parts.items() if layout is not None}
         if kept.keys() == parts.keys() and all(types[p].dtype is types[join.value].dtype for p in parts):
@@ -69,28 +69,30 @@ def find_join(node: Node) -> Join | None:
     dim = next((d for d, index in enumerate(axes) if index == body.bounds[0].index), None)
     if dim is None:
         return None
-    start, starts = 0, dict[str, int]()
+    start, end, found = 0, node.compute.axes[dim].size, dict[str, range]()
     while True:
         load = body.inside if isinstance(body, Guard) else body
         here = (*axes[:dim], axes[dim] - start, *axes[dim + 1 :])
-        if not isinstance(load, Load) or load.indices != here or load.buffer in starts:
+        if not isinstance(load, Load) or load.indices != here or load.buffer in found:
             return None
-        starts[load.buffer] = start
         if not isinstance(body, Guard):
-            return Join(node.output, dim, starts)
+            return Join(node.output, dim, {**found, load.buffer: range(start, end)})
         (bound, *others) = body.bounds
         if others or bound.index != axes[dim] or bound.low > start:
             return None
+        found[load.buffer] = range(start, bound.high)
         start, body = bound.high, body.outside
 
 
 def _part(
-    whole: Layout, own: Layout, dim: int, start: int, size: tuple[int, ...], joined: tuple[int, ...]
+    whole: Layout, own: Layout, dim: int, places: range, size: tuple[int, ...], joined: tuple[int, ...]
 ) -> Layout | None:
-    """The layout of a part inside of the whole; None where its own border of zeros would not be there."""
+    """The layout of a part inside of the whole; None where some of it is not there, or its own border of zeros."""
+    if size != (*joined[:dim], len(places), *joined[dim + 1 :]):
+        return None
     before, after = list(whole.before), list(whole.after)
-    before[dim] += start
-    after[dim] += joined[dim] - start - size[dim]
+    before[dim] += places.start
+    after[dim] += joined[dim] - places.stop
     layout = replace(whole, before=tuple(before), after=tuple(after), inside=whole.inside | {dim})
     zeros = [
         *zip(own.before, layout.zeros_before, strict=True),

@@ -166,3 +166,29 @@ def test_other_selections_are_no_joins() -> None:
     values = [b.node((1, 8, 6, 6), body) for body in (shifted, doubled)]
     program = checked(b.graph(*(b.conv(value, 5) for value in values)))
     assert not program.wholes
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_beginning_of_a_value_is_no_part_of_a_join(dim: int, place: int) -> None:
+    b = GraphBuilder()
+    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
+    larger, other = b.relu(b.conv(x, 8)), b.relu(b.conv(x, 8))
+    names = [index(f"a{d}") for d in range(4)]
+    moved = [n - (2 if d == dim else 0) for d, n in enumerate(names)]
+    first, last = (larger, other) if place == 0 else (other, larger)
+    shape = tuple(4 if d == dim else n for d, n in enumerate((1, 8, 6, 6)))
+    whole = b.node(shape, Guard((Bound(names[dim], 0, 2),), load(first, *names), load(last, *moved)))
+    program = checked(b.graph(b.conv(whole, 5), b.conv(larger, 3)))
+    assert not program.wholes
+
+
+def test_a_part_that_is_larger_in_another_dimension_is_copied() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
+    one, two = b.relu(b.conv(x, 8)), b.relu(b.conv(x, 8))
+    names = [index(f"a{d}") for d in range(4)]
+    moved = [names[0], names[1] - 8, *names[2:]]
+    whole = b.node((1, 16, 4, 6), Guard((Bound(names[1], 0, 8),), load(one, *names), load(two, *moved)))
+    program = checked(b.graph(b.conv(whole, 5)))
+    assert not program.wholes
