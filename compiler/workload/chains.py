@@ -197,8 +197,13 @@ class _Axes:
     def join_read(self, reader: int, load: Load, producer: int) -> bool:
         """Join what a read inside the chain connects; False where it reads at another place than its own."""
         outputs = member_compute(self._members[producer]).axes
+        sizes = {a.name: a.size for a in map_axes(self._members[reader])}
+        sizes |= {name: size for (member, name), size in self._sizes.items() if member == reader}
         for index, a in zip(load.indices, outputs, strict=True):
             if a.size == 1:
+                # Under a guard the index may be any, where nothing is read.
+                if index.bounds(sizes) != (0, 0):
+                    return False
                 continue
             if index.name is None or self._sizes[(reader, index.name)] != a.size:
                 return False

@@ -6,13 +6,13 @@ import numpy as np
 
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
-from compiler.scalar import Const, apply
+from compiler.scalar import Bound, Const, Guard, apply
 from compiler.workload.chains import chains
 from compiler.workload.evaluate import evaluate_program
 from compiler.workload.partition import partition
 from compiler.workload.printer import workload_text
 from compiler.workload.verify import verify_program
-from tests.compiler.workload.graphs import GraphBuilder, load, random_inputs
+from tests.compiler.workload.graphs import GraphBuilder, index, load, random_inputs
 
 
 def _members(graph: Graph) -> list[list[str]]:
@@ -128,3 +128,17 @@ def test_a_row_read_at_another_place_ends_the_chain() -> None:
     diagonal = b.node((4, 4), apply("add", load(rows, "a0"), load(rows, "a1")))
     assert _members(b.graph(diagonal)) == [[rows], [diagonal]]
     _checked(b.graph(diagonal))
+
+
+def test_one_column_behind_others_stays_outside() -> None:
+    """It is read at its own place by the last column alone; what the others would read there is nowhere."""
+    b = GraphBuilder()
+    x = b.input("x", 4, 5)
+    column = b.node((4, 1), apply("neg", load(x, "a0", index("a1") + 4)))
+    behind = load(column, "a0", index("a1") - 4)
+    joined = b.node((4, 5), Guard((Bound(index("a1"), 0, 4),), load(x, "a0", "a1"), behind))
+    rows = b.node((4, 1), load(joined, "a0", "r0"), (5,), "sum")
+    both = b.node((4, 5), apply("sub", b.at(joined), load(rows, "a0", 0)))
+    graph = b.graph(both)
+    assert _members(graph)[0] == [column]
+    _checked(graph)

@@ -1,0 +1,80 @@
+"""Any small network: its Program in float64 and its compiled code agree with ONNX Runtime."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from compiler.pipeline import compile_program, load_graph, lower
+from compiler.schedule.source import NoSource
+from compiler.target import native_target
+from compiler.workload.evaluate import evaluate_program
+from compiler.workload.program import Program
+from compiler.workload.verify import verify_program
+from tests.compiler.random_networks import networks
+
+Arrays = dict[str, np.ndarray]
+
+
+def expected_outputs(model: onnx.ModelProto, inputs: Arrays) -> Arrays:
+    """What ONNX Runtime computes, operator by operator."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    data = model.SerializeToString()
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def check(model: onnx.ModelProto, *, compiled: bool) -> None:
+    program = lower(load_graph(model))
+    verify_program(program)
+    random = np.random.default_rng(0)
+    shapes = {name: kind.sizes for name, kind in program.inputs.items()}
+    inputs = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    wanted = expected_outputs(model, inputs)
+    assert_same(evaluate_program(program, inputs), wanted)
+    if compiled:
+        assert_same(run_compiled(program, inputs), wanted)
+
+
+def run_compiled(program: Program, inputs: Arrays) -> Arrays:
+    with closing(compile_program(program, native_target(), 2, NoSource())) as module:
+        module.run(inputs)
+        return module.run(inputs)  # the memory of the first run is used again
+
+
+def assert_same(got: Arrays, wanted: Arrays) -> None:
+    for name, array in wanted.items():
+        assert got[name].shape == array.shape
+        scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+        np.testing.assert_allclose(got[name], array, rtol=1e-3, atol=1e-4 * scale)
+
+
+_RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
+
+
+@given(networks())
+@settings(max_examples=200, **_RELAXED)
+def test_programs_of_random_networks(model: onnx.ModelProto) -> None:
+    check(model, compiled=False)
+
+
+@given(networks())
+@settings(max_examples=15, **_RELAXED)
+def test_code_of_random_networks(model: onnx.ModelProto) -> None:
+    check(model, compiled=True)
+
+
+@pytest.mark.slow
+@given(networks())
+@settings(max_examples=2_000, **_RELAXED)
+def test_code_of_two_thousand_random_networks(model: onnx.ModelProto) -> None:
+    check(model, compiled=True)
