@@ -13,8 +13,9 @@ from compiler.schedule.steps import Reorder
 def reorder(state: State, step: Reorder) -> State:
     """`for a: for b: for c`, loops=(c, a) → `for c: for b: for a`; loops that are not named stay where they are.
 
-    Legal where no loop ends up outside a loop that its extent depends on, and a parallel loop stays outermost. Any
-    order of a reduction is legal: sums may be taken in any order within the error that the Task allows.
+    Legal where no loop ends up outside a loop that its extent depends on, a parallel loop stays outermost and no vector
+    gets around another stage. Any order of a reduction is legal: sums may be taken in any order within the error that
+    the Task allows.
     """
     stage = state.stage(step.stage)
     named = [stage.loop(name) for name in step.loops]
@@ -26,7 +27,19 @@ def reorder(state: State, step: Reorder) -> State:
     loops = tuple(next(successors) if loop.name in chosen else loop for loop in stage.loops)
     new = replace(stage, loops=loops)
     check_order(new)
+    _check_guests(state, new)
     return state.with_stage(new)
+
+
+def _check_guests(state: State, stage: ScheduledStage) -> None:
+    """Raise ScheduleError where another stage would be computed inside a vector, once per lane."""
+    for guest in state.stages:
+        if guest.attachment is None or guest.attachment.consumer != stage.stage.name:
+            continue
+        for loop in stage.loops[: stage.position(guest.attachment.loop)]:
+            if loop.kind is LoopKind.VECTOR:
+                msg = f"{guest.stage.name} would be computed inside the vector {loop.name}; keep the vector innermost"
+                raise ScheduleError(msg)
 
 
 def check_order(stage: ScheduledStage) -> None:

@@ -227,6 +227,71 @@ def _enlarge(b: Network, x: str, shape: Dims) -> None:
         )
 
 
+def _rescale(b: Network, x: str, shape: Dims) -> None:
+    """A normalisation by constants, or of each image by itself."""
+    if len(shape) not in (3, 4):
+        return
+    scale, bias = b.constant(shape[1]), b.constant(shape[1])
+    if b.some([True, False]):
+        spread = b.table(np.abs(b.constants[scale]) + np.float32(0.5))
+        b.node("BatchNormalization", shape, x, scale, bias, b.constant(shape[1]), spread)
+    elif prod(shape[2:]) > 2:
+        b.node("InstanceNormalization", shape, x, scale, bias, epsilon=0.01)
+
+
+def _gate(b: Network, x: str, shape: Dims) -> None:
+    """Channels are scaled by what is made of their means."""
+    if len(shape) != 4:
+        return
+    n, c, _, _ = shape
+    mean = b.node("GlobalAveragePool", (n, c, 1, 1), x)
+    mixed = b.node("Conv", (n, c, 1, 1), mean, b.constant(c, c, 1, 1))
+    b.node("Mul", shape, x, b.node("Sigmoid", (n, c, 1, 1), mixed))
+
+
+def _choose(b: Network, x: str, shape: Dims) -> None:
+    other = b.some([v for v, s in b.shapes.items() if _broadcasts(s, shape)])
+    test = f"t{len(b.nodes)}"
+    b.nodes.append(helper.make_node(b.some(["Greater", "LessOrEqual"]), [x, b.constant(shape[-1])], [test]))
+    b.node("Where", shape, test, x, other)
+
+
+def _repeat(b: Network, x: str, shape: Dims) -> None:
+    times = [b.some([1, 1, 2]) for _ in shape]
+    b.node("Tile", tuple(n * t for n, t in zip(shape, times, strict=True)), x, b.whole(*times))
+
+
+def _widen(b: Network, x: str, shape: Dims) -> None:
+    """A transposed convolution, or channels that become places."""
+    if len(shape) != 4:
+        return
+    n, c, h, w = shape
+    if c % 4 == 0 and b.some([True, False]):
+        mode = b.some(["DCR", "CRD"])
+        b.node("DepthToSpace", (n, c // 4, 2 * h, 2 * w), x, blocksize=2, mode=mode)
+        return
+    out, kernel = b.extent(4), b.some([2, 3])
+    image = (2 * (h - 1) + kernel, 2 * (w - 1) + kernel)
+    b.node("ConvTranspose", (n, out, *image), x, b.constant(c, out, kernel, kernel), strides=[2, 2])
+
+
+def _accumulate(b: Network, x: str, shape: Dims) -> None:
+    b.node("CumSum", shape, x, b.table(np.int64(b.extent(len(shape) - 1, 0))))
+
+
+def _power(b: Network, x: str, shape: Dims) -> None:
+    b.node("Pow", shape, x, b.table(np.float32(b.some([2.0, 3.0]))))
+
+
+def _rank(b: Network, x: str, shape: Dims) -> None:
+    """Where the largest element of each row is, which is read there."""
+    axis = b.extent(len(shape) - 1, 0)
+    left = (*shape[:axis], 1, *shape[axis + 1 :])
+    place = f"t{len(b.nodes)}"
+    b.nodes.append(helper.make_node("ArgMax", [x], [place], axis=axis, keepdims=1))
+    b.node("GatherElements", left, x, place, axis=axis)
+
+
 STEPS: Mapping[str, tuple[int, Step]] = {
     "map": (3, _map),
     "pair": (4, _pair),
@@ -245,6 +310,14 @@ STEPS: Mapping[str, tuple[int, Step]] = {
     "pad": (1, _pad),
     "pick": (1, _pick),
     "enlarge": (1, _enlarge),
+    "rescale": (2, _rescale),
+    "gate": (1, _gate),
+    "choose": (1, _choose),
+    "repeat": (1, _repeat),
+    "widen": (1, _widen),
+    "accumulate": (1, _accumulate),
+    "power": (1, _power),
+    "rank": (1, _rank),
 }
 """How often each is drawn, and what it does."""
 

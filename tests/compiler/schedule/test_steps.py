@@ -125,6 +125,15 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
         ),
         "computed inside it",
     ),
+    "vector moved around another stage": (
+        (
+            ComputeAt("anchor", "epilogue", "s0"),
+            Split("epilogue", "s1", 4),
+            Bind("epilogue", "s1.i", LoopKind.VECTOR),
+            Reorder("epilogue", ("s1.i", "s0")),
+        ),
+        "keep the vector innermost",
+    ),
     "parallel loop moved inside": (
         (Bind("anchor", "s0", LoopKind.PARALLEL), Reorder("anchor", ("s1", "s0"))),
         "must stay outermost",
