@@ -13,7 +13,7 @@ from compiler.graph.integer_contractions import IntegerContractions
 from compiler.graph.ir import Graph
 from compiler.graph.printer import graph_text
 from compiler.graph.simplify import Simplify
-from compiler.graph.verify import verify_graph
+from compiler.graph.verify import GraphVerifier
 from compiler.passes import Pass, run_passes
 
 GRAPH_PASSES: tuple[Pass[Graph], ...] = (
@@ -36,4 +36,4 @@ GRAPH_PASSES: tuple[Pass[Graph], ...] = (
 
 def optimise(graph: Graph) -> Graph:
     """Run GRAPH_PASSES, verified in between; raises CompileError where a pass broke the graph."""
-    return run_passes(graph, GRAPH_PASSES, verify_graph, graph_text)
+    return run_passes(graph, GRAPH_PASSES, GraphVerifier(), graph_text)

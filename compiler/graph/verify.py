@@ -24,20 +24,40 @@ Bounds = tuple[Bound, ...]
 
 def verify_graph(graph: Graph) -> None:
     """Raises CompileError naming the first node that breaks a rule."""
-    known = _sources(graph)
-    symbols = frozenset(symbol.name for symbol in graph.symbols)
-    for node in graph.nodes:
-        if node.output in known:
-            raise _error(node, f"defines {node.output!r}, which is defined already")
-        for value in node.compute.reads:
-            if value not in known:
-                raise _error(node, f"reads {value!r} before it is defined")
-        _verify_compute(node, known, symbols)
-        known[node.output] = node.compute.type
-    for name in graph.outputs:
-        if name not in known:
-            msg = f"output {name!r} of the graph is defined by no node; define it"
-            raise CompileError(msg)
+    GraphVerifier()(graph)
+
+
+class GraphVerifier:
+    """Verifies Graphs that are made of each other: a node that a pass left as it was is not looked at again."""
+
+    def __init__(self) -> None:
+        """Nothing is verified yet."""
+        self._symbols = frozenset[str]()
+        self._verified: dict[str, tuple[Compute, list[TensorType]]] = {}
+
+    def __call__(self, graph: Graph) -> None:
+        """Raises CompileError naming the first node that breaks a rule."""
+        known = _sources(graph)
+        symbols = frozenset(symbol.name for symbol in graph.symbols)
+        before = self._verified if symbols == self._symbols else {}
+        self._symbols, self._verified = symbols, {}
+        for node in graph.nodes:
+            if node.output in known:
+                raise _error(node, f"defines {node.output!r}, which is defined already")
+            reads = node.compute.reads
+            for value in reads:
+                if value not in known:
+                    raise _error(node, f"reads {value!r} before it is defined")
+            types = [known[value] for value in reads]
+            compute, same = before.get(node.output, (None, types))
+            if compute is not node.compute or same != types:
+                _verify_compute(node, known, symbols)
+            self._verified[node.output] = node.compute, types
+            known[node.output] = node.compute.type
+        for name in graph.outputs:
+            if name not in known:
+                msg = f"output {name!r} of the graph is defined by no node; define it"
+                raise CompileError(msg)
 
 
 def _sources(graph: Graph) -> dict[str, TensorType]:

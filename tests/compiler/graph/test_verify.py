@@ -6,7 +6,7 @@ import pytest
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.graph.ir import Compute, Graph, Node, TensorType
-from compiler.graph.verify import verify_graph
+from compiler.graph.verify import GraphVerifier, verify_graph
 from compiler.index import Index
 from compiler.scalar import Apply, Const, Expr
 from compiler.symbol import Symbol, axis
@@ -83,3 +83,18 @@ def test_a_symbolic_shape_is_valid() -> None:
     x = TensorType((n, Index.of(3)), DType.F32)
     compute = Compute((axis("a0", n), axis("a1", 3)), (), None, load("x", "a0", "a1"))
     verify_graph(Graph({"x": x}, ("y",), {}, (Node("", "y", compute),), (Symbol("n"),)))
+
+
+def test_a_node_that_stayed_is_looked_at_again_where_what_it_reads_changed() -> None:
+    reader = Node("r", "y", Compute((axis("a0", 4),), (), None, load("v", "a0")))
+    x = TensorType((Index.of(9),), DType.F32)
+
+    def graph(size: int) -> Graph:
+        writer = Node("w", "v", Compute((axis("a0", size),), (), None, load("x", "a0")))
+        return Graph({"x": x}, ("y",), {}, (writer, reader))
+
+    verifier = GraphVerifier()
+    verifier(graph(4))
+    verifier(graph(5))
+    with pytest.raises(CompileError, match=r"in 0\.\.3 of 3"):
+        verifier(graph(3))
