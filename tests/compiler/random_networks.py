@@ -22,9 +22,13 @@ _MOST_STEPS = 12
 
 @dataclass
 class Network:
-    """Nodes so far, and the shape of every value that may be read."""
+    """Nodes so far, and the shape of every value that may be read.
+
+    `first`: the first axis that an operator may change; 1 where axis 0 is a batch of any size.
+    """
 
     draw: st.DrawFn
+    first: int = 0
     shapes: dict[str, Dims] = field(default_factory=dict)
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -34,6 +38,14 @@ class Network:
 
     def extent(self, high: int, low: int = 1) -> int:
         return self.draw(st.integers(low, high))
+
+    def axis(self, shape: Dims) -> int:
+        return self.extent(len(shape) - 1, self.first)
+
+    def broadcast(self, shape: Dims) -> list[str]:
+        """Values that can be combined with one of this shape; of a batch only those that have it too."""
+        least = len(shape) if self.first else 0
+        return [v for v, other in self.shapes.items() if len(other) >= least and _broadcasts(other, shape)]
 
     def constant(self, *shape: int) -> str:
         random = np.random.default_rng(len(self.constants))
@@ -56,6 +68,11 @@ class Network:
         return output
 
 
+def _broadcasts(small: Dims, large: Dims) -> bool:
+    tail = large[len(large) - len(small) :] if len(small) <= len(large) else ()
+    return len(tail) == len(small) and all(n in (1, m) for n, m in zip(small, tail, strict=True))
+
+
 Step = Callable[[Network, str, Dims], object]
 """Adds an operator that reads a value of some shape, where it can."""
 
@@ -65,18 +82,13 @@ def _map(b: Network, x: str, shape: Dims) -> None:
 
 
 def _pair(b: Network, x: str, shape: Dims) -> None:
-    fitting = [v for v, other in b.shapes.items() if _broadcasts(other, shape)]
-    constant = b.constant(*(b.some([n, 1]) for n in shape[b.extent(len(shape) - 1, 0) :]))
+    fitting = b.broadcast(shape)
+    constant = b.constant(*(b.some([n, 1]) for n in shape[b.axis(shape) :]))
     b.node(b.some(["Add", "Mul", "Sub", "Max"]), shape, x, b.some([*fitting, constant]))
 
 
-def _broadcasts(small: Dims, large: Dims) -> bool:
-    tail = large[len(large) - len(small) :] if len(small) <= len(large) else ()
-    return len(tail) == len(small) and all(n in (1, m) for n, m in zip(small, tail, strict=True))
-
-
 def _join(b: Network, x: str, shape: Dims) -> None:
-    axis = b.extent(len(shape) - 1, 0)
+    axis = b.axis(shape)
     fitting = [
         v
         for v, other in b.shapes.items()
@@ -91,7 +103,7 @@ def _join(b: Network, x: str, shape: Dims) -> None:
 
 
 def _cut(b: Network, x: str, shape: Dims) -> None:
-    axis = b.extent(len(shape) - 1, 0)
+    axis = b.axis(shape)
     start = b.some([0, 0, b.extent(shape[axis] - 1, 0)])
     end, step = b.extent(shape[axis], start + 1), b.some([1, 1, 1, 2])
     left = len(range(start, end, step))
@@ -101,7 +113,7 @@ def _cut(b: Network, x: str, shape: Dims) -> None:
 
 def _graft(b: Network, x: str, shape: Dims) -> None:
     """One end of a value, before or behind what is made of the value or of its other end."""
-    axis = b.extent(len(shape) - 1, 0)
+    axis = b.axis(shape)
     if shape[axis] == 1:
         return
     place, tables = b.extent(shape[axis] - 1), b.whole(axis)
@@ -119,7 +131,7 @@ def _graft(b: Network, x: str, shape: Dims) -> None:
 
 
 def _split(b: Network, x: str, shape: Dims) -> None:
-    axis = b.extent(len(shape) - 1, 0)
+    axis = b.axis(shape)
     if shape[axis] == 1:
         return
     first = b.extent(shape[axis] - 1)
@@ -131,20 +143,20 @@ def _split(b: Network, x: str, shape: Dims) -> None:
 
 
 def _turn(b: Network, x: str, shape: Dims) -> None:
-    perm = b.draw(st.permutations(range(len(shape))))
+    perm = [*range(b.first), *b.draw(st.permutations(range(b.first, len(shape))))]
     b.node("Transpose", tuple(shape[p] for p in perm), x, perm=perm)
 
 
 def _reshape(b: Network, x: str, shape: Dims) -> None:
     """Two neighbouring dimensions become one, or one becomes two."""
-    place = b.extent(len(shape) - 1, 0)
-    if len(shape) > 1 and place and b.some([True, False]):
+    place = b.axis(shape)
+    if place > b.first and b.some([True, False]):
         new = (*shape[: place - 1], shape[place - 1] * shape[place], *shape[place + 1 :])
     else:
         factor = b.some([n for n in (1, 2, 3, 4) if shape[place] % n == 0])
         new = (*shape[:place], factor, shape[place] // factor, *shape[place + 1 :])
     if len(new) <= 5:
-        b.node("Reshape", new, x, b.whole(*new))
+        b.node("Reshape", new, x, b.whole(*([0] * b.first), *new[b.first :]))
 
 
 def _project(b: Network, x: str, shape: Dims) -> None:
@@ -154,7 +166,7 @@ def _project(b: Network, x: str, shape: Dims) -> None:
 
 def _attend(b: Network, x: str, shape: Dims) -> None:
     """Scores of rows with rows, a softmax, and the rows by their weights."""
-    if len(shape) < 2:
+    if len(shape) < 2 + b.first:
         return
     *batch, rows, width = shape
     order = [*range(len(batch)), len(batch) + 1, len(batch)]
@@ -191,7 +203,7 @@ def _pool(b: Network, x: str, shape: Dims) -> None:
 
 
 def _reduce(b: Network, x: str, shape: Dims) -> None:
-    axes = sorted(b.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=2)))
+    axes = sorted(b.draw(st.sets(st.integers(b.first, len(shape) - 1), min_size=1, max_size=2)))
     keep = b.some([0, 1, 1])
     left = tuple(1 if d in axes else n for d, n in enumerate(shape) if keep or d not in axes)
     if left:
@@ -201,20 +213,20 @@ def _reduce(b: Network, x: str, shape: Dims) -> None:
 
 def _normalise(b: Network, x: str, shape: Dims) -> None:
     if b.some([True, False]):
-        b.node("Softmax", shape, x, axis=b.extent(len(shape) - 1, 0))
+        b.node("Softmax", shape, x, axis=b.axis(shape))
     elif shape[-1] > 2:
         width = shape[-1]
         b.node("LayerNormalization", shape, x, b.constant(width), b.constant(width), epsilon=0.01)
 
 
 def _pad(b: Network, x: str, shape: Dims) -> None:
-    pads = [b.some([0, 0, 1, 2]) for _ in shape * 2]
+    pads = [b.some([0, 0, 1, 2]) if i % len(shape) >= b.first else 0 for i in range(2 * len(shape))]
     new = tuple(n + p + q for n, p, q in zip(shape, pads[: len(shape)], pads[len(shape) :], strict=True))
     b.node("Pad", new, x, b.whole(*pads))
 
 
 def _pick(b: Network, x: str, shape: Dims) -> None:
-    axis = b.extent(len(shape) - 1, 0)
+    axis = b.axis(shape)
     places = b.draw(st.lists(st.integers(0, shape[axis] - 1), min_size=1, max_size=6))
     b.node("Gather", (*shape[:axis], len(places), *shape[axis + 1 :]), x, b.whole(*places), axis=axis)
 
@@ -250,14 +262,14 @@ def _gate(b: Network, x: str, shape: Dims) -> None:
 
 
 def _choose(b: Network, x: str, shape: Dims) -> None:
-    other = b.some([v for v, s in b.shapes.items() if _broadcasts(s, shape)])
+    other = b.some(b.broadcast(shape))
     test = f"t{len(b.nodes)}"
     b.nodes.append(helper.make_node(b.some(["Greater", "LessOrEqual"]), [x, b.constant(shape[-1])], [test]))
     b.node("Where", shape, test, x, other)
 
 
 def _repeat(b: Network, x: str, shape: Dims) -> None:
-    times = [b.some([1, 1, 2]) for _ in shape]
+    times = [b.some([1, 1, 2]) if d >= b.first else 1 for d in range(len(shape))]
     b.node("Tile", tuple(n * t for n, t in zip(shape, times, strict=True)), x, b.whole(*times))
 
 
@@ -276,7 +288,7 @@ def _widen(b: Network, x: str, shape: Dims) -> None:
 
 
 def _accumulate(b: Network, x: str, shape: Dims) -> None:
-    b.node("CumSum", shape, x, b.table(np.int64(b.extent(len(shape) - 1, 0))))
+    b.node("CumSum", shape, x, b.table(np.int64(b.axis(shape))))
 
 
 def _power(b: Network, x: str, shape: Dims) -> None:
@@ -285,7 +297,7 @@ def _power(b: Network, x: str, shape: Dims) -> None:
 
 def _rank(b: Network, x: str, shape: Dims) -> None:
     """Where the largest element of each row is, which is read there."""
-    axis = b.extent(len(shape) - 1, 0)
+    axis = b.axis(shape)
     left = (*shape[:axis], 1, *shape[axis + 1 :])
     place = f"t{len(b.nodes)}"
     b.nodes.append(helper.make_node("ArgMax", [x], [place], axis=axis, keepdims=1))
@@ -325,17 +337,18 @@ _DRAWN = [name for name, (weight, _) in STEPS.items() for _ in range(weight)]
 
 
 @st.composite
-def networks(draw: st.DrawFn) -> onnx.ModelProto:
-    """A network with one input and one to three outputs."""
-    b = Network(draw)
+def networks(draw: st.DrawFn, *, batch: bool = False) -> onnx.ModelProto:
+    """A network with one input and one to three outputs; `batch`: for any number of rows."""
+    b = Network(draw, first=int(batch))
     rank = b.some([2, 3, 4, 4])
     given = (b.extent(2), *(b.extent(9, 2) for _ in range(rank - 1)))
     b.shapes["x"] = given
     for _ in range(b.extent(_MOST_STEPS, 3)):
-        small = [v for v, shape in b.shapes.items() if prod(shape) <= _MOST_ELEMENTS]
+        small = [v for v, s in b.shapes.items() if prod(s) <= _MOST_ELEMENTS and len(s) > b.first]
         # What is new is read more often, so that chains form.
         value = b.some([*small, *small[-3:], small[-1]])
         STEPS[b.some(_DRAWN)][1](b, value, b.shapes[value])
     computed = [v for v in b.shapes if v != "x"] or [b.node("Relu", given, "x")]
     outputs = list(dict.fromkeys([computed[-1], *(b.some(computed) for _ in range(b.extent(2, 0)))]))
-    return model(b.nodes, {"x": list(given)}, b.constants, outputs)
+    declared: list[int | str | None] = ["batch", *given[1:]] if batch else list(given)
+    return model(b.nodes, {"x": declared}, b.constants, outputs)

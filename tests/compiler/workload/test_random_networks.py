@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from compiler.pipeline import compile_program, load_graph, lower
+from compiler.pipeline import compile_program, load_graph, lower, lower_any_size
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
 from compiler.workload.evaluate import evaluate_program
@@ -45,6 +45,17 @@ def check(model: onnx.ModelProto, *, compiled: bool) -> None:
         assert_same(run_compiled(program, inputs), wanted)
 
 
+def check_batches(model: onnx.ModelProto) -> None:
+    """One compilation runs batches of any size."""
+    program = lower_any_size(model)
+    with closing(compile_program(program, native_target(), 2, NoSource())) as module:
+        for size in (2, 1, 5):
+            (given,) = program.inputs.values()
+            shape = (size, *(dim.const for dim in given.shape[1:]))
+            inputs = {"x": np.random.default_rng(size).standard_normal(shape).astype(np.float32)}
+            assert_same(module.run(inputs), expected_outputs(model, inputs))
+
+
 def run_compiled(program: Program, inputs: Arrays) -> Arrays:
     with closing(compile_program(program, native_target(), 2, NoSource())) as module:
         module.run(inputs)
@@ -71,6 +82,19 @@ def test_programs_of_random_networks(model: onnx.ModelProto) -> None:
 @settings(max_examples=15, **_RELAXED)
 def test_code_of_random_networks(model: onnx.ModelProto) -> None:
     check(model, compiled=True)
+
+
+@given(networks(batch=True))
+@settings(max_examples=10, **_RELAXED)
+def test_random_networks_with_an_open_batch(model: onnx.ModelProto) -> None:
+    check_batches(model)
+
+
+@pytest.mark.slow
+@given(networks(batch=True))
+@settings(max_examples=500, **_RELAXED)
+def test_five_hundred_random_networks_with_an_open_batch(model: onnx.ModelProto) -> None:
+    check_batches(model)
 
 
 @pytest.mark.slow
