@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from contextlib import nullcontext
 from typing import assert_never
 
 from compiler.codegen.active import fewer, least
@@ -27,7 +28,7 @@ from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
-from compiler.scalar import FAR, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import FAR, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick, loads
 from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
 from compiler.target import Target
@@ -260,15 +261,18 @@ class Values:
             self._guards -= 1
 
     def _choose(self, condition: str, guard: Guard) -> Value:
-        out = self._out
-        outside = self.value(guard.outside)
-        if outside.text.startswith("%") and self.indices.lanes and not outside.lanes:
-            outside = self._arithmetic.broadcast(
-                outside, self.indices.lanes
-            )  # in case the inside is a vector
-        before = out.block
+        """One of the two; what loads is done only where it is chosen, for its place may not exist elsewhere."""
+        out, apart = self._out, bool(loads(guard.outside))
         inside_label, merge = out.label("inside"), out.label("merge")
-        out.branch_if(condition, inside_label, merge)
+        if apart:
+            out.branch_if(condition, inside_label, label := out.label("outside"))
+            out.start_block(label)
+        with out.region() if apart else nullcontext():
+            outside = self.value(guard.outside)
+            if outside.text.startswith("%"):  # in case the inside is a vector
+                outside = self._arithmetic.broadcast(outside, self.indices.lanes)
+        before = out.block
+        out.branch(merge) if apart else out.branch_if(condition, inside_label, merge)
         out.start_block(inside_label)
         with out.region():
             inside = self._unguarded(guard.inside)
