@@ -12,7 +12,7 @@ import pytest
 from compiler.dtype import DType
 from compiler.errors import MeasureError
 from compiler.index import Index
-from compiler.scalar import Const, Load, apply
+from compiler.scalar import Bound, Const, Guard, Load, apply
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Split
 from compiler.space.rules import build_space
@@ -54,6 +54,24 @@ def matrix_product() -> Task:
         ),
     )
     return Task(workload, native_target(), 2, 1, "matrix product")
+
+
+def rows_behind_others() -> Task:
+    """Two constant rows, then the rows of an input of some pages, found by quotient and remainder."""
+    i, j = Index.of("i"), Index.of("j")
+    place = i - 2
+    constant = Load("c", (Index(), j))
+    rows = Load("x", (place // 12, place % 12, j))
+    second = Guard((Bound(i, 1, 2),), constant, rows)
+    body = apply("neg", Guard((Bound(i, 0, 1),), constant, second))
+    operands = (
+        Operand("x", (Index.of(12), Index.of(12), Index.of(64)), DType.F32),
+        Operand("c", (Index.of(1), Index.of(64)), DType.F32, True),
+    )
+    output = Operand("y", (Index.of(146), Index.of(64)), DType.F32)
+    stage = Stage("map", (axis("i", 146), axis("j", 64)), (), None, body, "y", (i, j))
+    workload = Workload(operands=operands, temporaries=(), outputs=(output,), stages=(stage,))
+    return Task(workload, native_target(), 1, 1, "rows behind others")
 
 
 def default_candidate(task: Task) -> MeasureInput:
@@ -124,6 +142,13 @@ def test_code_of_another_subgraph_is_wrong_or_fails(builder: LocalBuilder, runne
     (result,) = runner.run(planted.task(), [built])
     assert isinstance(result, MeasureFailed)
     assert result.kind is FailureKind.BUILD
+
+
+def test_what_a_guard_excludes_is_not_read(builder: LocalBuilder, runner: LocalRunner) -> None:
+    """The first rows would be read in front of the input, where the runner left no memory."""
+    task = rows_behind_others()
+    (result,) = runner.run(task, builder.build([default_candidate(task)]))
+    assert isinstance(result, Measured), result
 
 
 def test_a_build_that_takes_too_long_is_a_build_failure_of_its_own() -> None:

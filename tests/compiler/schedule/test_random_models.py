@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,6 +28,7 @@ from tests.compiler.execute import interpreted_outputs, native_outputs, relative
 from tests.compiler.random_models import models
 from tests.compiler.random_steps import random_steps
 from tests.compiler.workloads import random_operands, retyped
+from tests.onnx_runtime import expected_outputs
 
 TOLERANCE = {DType.F32: 2e-5, DType.F64: 1e-12}
 _INTERPRETED_POINTS = 4000
@@ -79,15 +79,7 @@ def check_whole(model: onnx.ModelProto, program: Program, seed: int) -> None:
     inputs = {
         name: random.standard_normal(kind.sizes).astype(np.float32) for name, kind in program.inputs.items()
     }
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    # Optimised, it computes products with dequantised weights in bytes.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    (wanted,) = session.run(None, inputs)
+    (wanted,) = expected_outputs(model, inputs).values()
     (got,) = evaluate_program(program, inputs).values()
     assert got.shape == wanted.shape
     if np.isfinite(wanted).all():

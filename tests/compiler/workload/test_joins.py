@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.codegen.nest import emit_nest
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
-from compiler.pipeline import build_nest, compile_program, default_schedule, lower
+from compiler.pipeline import compile_program, lower
 from compiler.runtime.memory_plan import plan_memory
 from compiler.scalar import Bound, Const, Expr, Guard, apply
 from compiler.schedule.source import NoSource
@@ -193,15 +192,3 @@ def test_a_part_that_is_larger_in_another_dimension_is_copied() -> None:
     whole = b.node((1, 16, 4, 6), Guard((Bound(names[1], 0, 8),), load(one, *names), load(two, *moved)))
     program = checked(b.graph(b.conv(whole, 5)))
     assert not program.wholes
-
-
-def test_a_row_behind_another_is_not_read_where_it_is_not() -> None:
-    """The first iteration would read in front of the model's input, where there may be no memory."""
-    b = GraphBuilder()
-    x = b.input("x", 1, 12, 64)
-    first = load(b.constant(1, 64), 0, "a2")
-    body = Guard((Bound(index("a1"), 0, 1),), first, load(x, "a0", index("a1") - 1, "a2"))
-    (subgraph,) = partition(b.graph(b.node((1, 13, 64), apply("neg", body)))).subgraphs
-    target = native_target()
-    nest = build_nest(subgraph.workload, default_schedule(subgraph.workload, target, 1))
-    assert "outside" in emit_nest(nest, target)

@@ -6,7 +6,6 @@ from contextlib import closing
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -17,20 +16,9 @@ from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
 from compiler.workload.verify import verify_program
 from tests.compiler.random_networks import networks
+from tests.onnx_runtime import expected_outputs
 
 Arrays = dict[str, np.ndarray]
-
-
-def expected_outputs(model: onnx.ModelProto, inputs: Arrays) -> Arrays:
-    """What ONNX Runtime computes, operator by operator."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    data = model.SerializeToString()
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def check(model: onnx.ModelProto, *, compiled: bool) -> None:
