@@ -13,7 +13,7 @@ from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.indices import Active, Linear
 from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.products import Product
-from compiler.codegen.streamed import streamed_after
+from compiler.codegen.streamed import known_loads, streamed_after
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
@@ -129,7 +129,7 @@ class _Phase:
         lines: set[tuple[str, Linear]] = set()
 
         def fetch(stmt: Store) -> None:
-            for load in loads(stmt.value):
+            for load in known_loads(stmt):
                 if load.buffer in buffers:
                     self._values.fetch_place(load, lines)
 

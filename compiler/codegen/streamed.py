@@ -72,10 +72,15 @@ def _length(stmt: Stmt) -> int:
     return sum(counts)
 
 
+def known_loads(store: Store) -> Iterator[Load]:
+    """What a statement reads at places that are known before it is carried out: not those that it looks up."""
+    return (load for load in loads(store.value) if not any(index.looked_up() for index in load.indices))
+
+
 def _reads(stmt: Stmt) -> Iterator[Load]:
     for inner in walk_statements(stmt):
         if isinstance(inner, Store):
-            yield from loads(inner.value)
+            yield from known_loads(inner)
 
 
 def _is_far(buffer: Buffer, target: Target) -> bool:
