@@ -50,7 +50,7 @@ class Transform:
 class Packing:
     """How a constant is rearranged once, before the first run.
 
-    packed[i] = source[sum_k coefficients[k] * i[k]] per source dimension, and 0 outside the source.
+    packed[i] = source[start + sum_k coefficients[k] * i[k]] per source dimension, and 0 outside the source.
 
     Attributes:
         source: name of the operand it is made from.
@@ -58,6 +58,7 @@ class Packing:
         coefficients: per packed dimension, one factor per source dimension.
         transform: what is done to the source before; its result then stands for the source.
         dtype: element type of the packed array, which holds all values of the source; None for the source's own.
+        start: where the part of the source begins that is read; its first element where empty, and where transformed.
     """
 
     source: str
@@ -65,6 +66,7 @@ class Packing:
     coefficients: tuple[tuple[int, ...], ...]
     transform: Transform | None = None
     dtype: DType | None = None
+    start: tuple[int, ...] = ()
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """The packed copy of a source array."""
@@ -84,7 +86,8 @@ class Packing:
         packed: of `shape`; it may be of any element type that holds all values of the source.
         """
         if self.transform is None:
-            packed[...] = _moved(array, self.shape, self.coefficients)
+            part = array[tuple(slice(first, None) for first in self.start)]
+            packed[...] = _moved(part, self.shape, self.coefficients)
             return
         source = array.reshape(self.transform.shape)
         along = max(range(len(self.shape)), key=lambda dim: self.coefficients[dim][0])

@@ -117,6 +117,7 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         else [list(transform.shape), [list(r) for r in transform.matrix]],
         "transformed": None if transform is None or transform.dtype is None else transform.dtype.value,
         "dtype": None if packing.dtype is None else packing.dtype.value,
+        "start": list(packing.start),
     }
 
 
@@ -129,7 +130,8 @@ def _packing_from_json(data: Any) -> Packing:
         transform = Transform(tuple(shape), rows, None if kind is None else DType(kind))
     coefficients = tuple(tuple(row) for row in data["coefficients"])
     dtype = None if data.get("dtype") is None else DType(data["dtype"])
-    return Packing(str(data["source"]), tuple(data["shape"]), coefficients, transform, dtype)
+    start = tuple(int(first) for first in data.get("start", ()))
+    return Packing(str(data["source"]), tuple(data["shape"]), coefficients, transform, dtype, start)
 
 
 def _param_from_json(data: Any) -> Param:

@@ -15,6 +15,7 @@ def print_nest(nest: LoopNest) -> str:
     for b in nest.buffers:
         role = b.role or b.scope
         packed = f" packed from {list(b.packing.coefficients)}" if b.packing is not None else ""
+        packed += f" at {list(b.packing.start)}" if b.packing is not None and b.packing.start else ""
         lines.append(f"  {role} {b.name}: {b.dtype.value}[{', '.join(map(str, b.shape))}]{packed}")
     return "\n".join(lines + _lines(nest.body, 1)) + "\n"
 

@@ -106,7 +106,7 @@ def looks_rows_up(stage: Stage, vector: str) -> bool:
 
 
 def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
-    """Constants worth packing: read at one place, by this stage alone, over two axes or more."""
+    """Constants worth packing: read at one place, by this stage alone, over two axes or more, from any element on."""
     readers: dict[str, list[Load]] = {}
     for s in workload.stages:
         for load in stage_loads(s):
@@ -119,7 +119,7 @@ def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
             continue
         indices = next(iter(reads)).indices
         names = {name for index in indices for name in index.names()}
-        plain = all(i.is_affine() and not i.const and all(c > 0 for _, c in i.terms) for i in indices)
+        plain = all(i.is_affine() and i.const >= 0 and all(c > 0 for _, c in i.terms) for i in indices)
         elsewhere = any(
             load.buffer == operand.name for s in workload.stages if s is not stage for load in stage_loads(s)
         )

@@ -12,13 +12,13 @@ from compiler.packing import Packing, Transform
 
 
 def by_definition(packing: Packing, array: np.ndarray) -> np.ndarray:
-    """packed[i] = source[sum_k coefficients[k] * i[k]], and 0 outside; the source transformed in float64."""
+    """packed[i] = source[start + sum_k coefficients[k] * i[k]], and 0 outside; the source transformed in float64."""
     if packing.transform is not None:
         source = array.reshape(packing.transform.shape).astype(np.float64)
         array = (source @ np.array(packing.transform.matrix).T).astype(array.dtype)
     packed = np.zeros(packing.shape, array.dtype)
     for at in product(*map(range, packing.shape)):
-        place = tuple(np.array(at) @ np.array(packing.coefficients))
+        place = tuple(np.array(at) @ np.array(packing.coefficients) + np.array(packing.start or 0))
         if all(p < n for p, n in zip(place, array.shape, strict=True)):
             packed[at] = array[place]
     return packed
@@ -27,7 +27,7 @@ def by_definition(packing: Packing, array: np.ndarray) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_blocks_of_rows_and_columns(data: st.DataObject) -> None:
-    """Rows in blocks with a ragged end, columns and a transformed dimension, in any order of memory."""
+    """Rows in blocks with a ragged end, columns and a transformed dimension, in any order of memory, from anywhere."""
     rows, columns, block = (data.draw(st.integers(1, 7)) for _ in range(3))
     matrix = tuple(tuple(float(3 * j + k) for k in range(2)) for j in range(data.draw(st.integers(1, 3))))
     transform = Transform((rows, columns, 2), matrix) if data.draw(st.booleans()) else None
@@ -39,7 +39,8 @@ def test_blocks_of_rows_and_columns(data: st.DataObject) -> None:
         (last, (0, 0, 1)),
     ]
     order = data.draw(st.permutations(dims))
-    packing = Packing("w", tuple(n for n, _ in order), tuple(c for _, c in order), transform)
+    start = () if transform else tuple(data.draw(st.integers(0, n - 1)) for n in (rows, columns, 2))
+    packing = Packing("w", tuple(n for n, _ in order), tuple(c for _, c in order), transform, start=start)
     array = np.arange(rows * columns * 2, dtype=np.float32).reshape(rows, columns, 2)
     packed = packing.apply(array)
     assert packed.dtype == np.float32

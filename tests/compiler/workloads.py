@@ -112,6 +112,12 @@ def matmul(m: int, n: int, k: int, *, constant: bool = True) -> Workload:
     return anchored((m, n), (k,), "sum", body, (operand("x0", m, k), right))
 
 
+def second_matrix(m: int, n: int, k: int) -> Workload:
+    """With the second of two matrices that are one constant, as the weights of two directions of a recurrence are."""
+    body = apply("mul", Load("x0", at("s0", "r0")), Load("c0", at(1, "s1", "r0")))
+    return anchored((m, n), (k,), "sum", body, (operand("x0", m, k), operand("c0", 2, n, k, constant=True)))
+
+
 def product(batch: int, m: int, n: int, k: int, *, turned: str = "") -> Workload:
     """A batch of products of two inputs; `turned`: which of the operands x0 and x1 are stored transposed."""
     left, right = (
@@ -378,6 +384,7 @@ KINDS: dict[str, Workload] = {
     "matmul": matmul(13, 53, 37),
     "matmul_dynamic": matmul(9, 33, 21, constant=False),
     "matrix_vector": matmul(1, 70, 29),
+    "second_matrix": second_matrix(3, 70, 29),
     "product_of_turned": product(2, 9, 21, 12, turned="x0 x1"),
     "max_pool": max_pool(11, 19),
     "mean": mean(49, 45),

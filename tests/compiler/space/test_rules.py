@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import prod
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.compiler.workloads import (
     padded_line,
     product,
     random_operands,
+    second_matrix,
 )
 
 V3 = PRESETS["x86-64-v3"]
@@ -107,6 +109,16 @@ def test_an_activation_is_packed_where_lanes_would_be_gathered() -> None:
     assert chosen(product(2, 32, 64, 24, turned="x1")) == "panels"
     assert chosen(product(2, 4, 64, 24, turned="x1")) == "direct"
     assert chosen(product(2, 32, 64, 24)) == "direct"
+
+
+def test_a_part_of_a_constant_is_packed_alone() -> None:
+    workload = second_matrix(1, 70, 29)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    nest = build_nest(workload, space.schedule(space.default))
+    packing = nest.by_name["c0"].packing
+    assert packing is not None
+    assert packing.start == (1, 0, 0)
+    assert prod(packing.shape) < 2 * 70 * 29
 
 
 def test_gates_of_many_rows_are_stored_block_by_block() -> None:
