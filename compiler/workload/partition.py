@@ -44,6 +44,7 @@ def partition(graph: Graph) -> Program:
     interface = graph.types()
     graph = run_passes(graph, STORAGE_PASSES, verify_graph, graph_text)
     placement = place_parts(graph, assign_layouts(graph))
+    graph = placement.graph
     storage = Storage(graph.types(), placement.layouts, _bounds(graph))
     stored_by_parts = frozenset(placement.wholes.values())
     found = join_products(chains(graph, stored_by_parts), graph)

@@ -125,15 +125,40 @@ def test_zeros_around_a_part_are_not_where_another_part_is() -> None:
     part, other = b.relu(b.conv(x, 8)), b.conv(x, 8)
     whole = join(b, 2, part, other)
     program = checked(b.graph(b.conv(whole, 5, 3, pad=1), b.conv(part, 3, 3, pad=1)))
-    assert not program.wholes
+    assert set(program.wholes) == {other, f"{whole}.part"}
+    assert copies(program) == 1
 
 
 def test_what_the_model_is_given_is_copied_into_a_join() -> None:
     b = GraphBuilder()
     given = b.input("x", 1, 8, 6, 6)
     x = b.relu(b.conv(given, 8))
-    program = checked(b.graph(b.conv(join(b, 1, x, given), 5), b.conv(join(b, 1, x, x), 2)))
-    assert not program.wholes
+    first, second = join(b, 1, x, given), join(b, 1, given, given)
+    program = checked(b.graph(b.conv(first, 5), b.conv(second, 2)))
+    assert program.wholes == {x: first, f"{first}.part": first}
+
+
+def test_what_a_join_has_twice_is_copied_once() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
+    whole = join(b, 1, x, x)
+    program = checked(b.graph(b.conv(whole, 5)))
+    assert program.wholes == {x: whole, f"{whole}.part": whole}
+    assert copies(program) == 1
+
+
+def test_what_is_spread_over_a_plane_is_written_beside_the_other_parts() -> None:
+    """The image's mean, as in a pyramid of poolings, joined with what convolutions make of the image."""
+    b = GraphBuilder()
+    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
+    one, two = b.relu(b.conv(x, 8)), b.relu(b.conv(x, 16, 3, pad=1))
+    mean = b.relu(b.conv(b.mean(x), 8))
+    names = [index(f"a{d}") for d in range(4)]
+    spread, last = load(mean, 0, names[1] - 8, 0, 0), load(two, names[0], names[1] - 16, *names[2:])
+    first, second = Bound(names[1], 0, 8), Bound(names[1], 8, 16)
+    whole = b.node((1, 32, 6, 6), Guard((first,), load(one, *names), Guard((second,), spread, last)))
+    program = checked(b.graph(b.conv(whole, 5)))
+    assert program.wholes == {one: whole, f"{whole}.part": whole, two: whole}
 
 
 def test_what_the_model_gives_row_major_is_a_part_in_the_order_of_the_inside() -> None:
@@ -151,7 +176,7 @@ def test_a_value_is_part_of_one_join_only() -> None:
     one, two, three = (b.relu(b.conv(x, 8)) for _ in range(3))
     first, second = join(b, 1, one, two), join(b, 1, two, three)
     program = checked(b.graph(b.conv(first, 5), b.conv(second, 5)))
-    assert program.wholes == {two: second, three: second}
+    assert program.wholes == {one: first, f"{first}.part": first, two: second, three: second}
 
 
 def test_other_selections_are_no_joins() -> None:
