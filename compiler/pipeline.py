@@ -33,7 +33,9 @@ from compiler.loop.pair import pair
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
 from compiler.loop.promote import promote
+from compiler.loop.segment import segment
 from compiler.loop.settle import settle
+from compiler.loop.sides import guard_sides
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
 from compiler.runtime.constant_pool import ConstantPool
@@ -147,7 +149,7 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return promote(pair(peel(skip(settle(simplify(nest))))))
+    return guard_sides(promote(pair(peel(segment(skip(settle(simplify(nest))))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

@@ -221,7 +221,7 @@ class Values:
             linear = self._memory.flat(guard.inside, buffer)
         except LaneDependent:
             return None
-        if buffer.scope == "register" or self._guards:
+        if buffer.scope == "register":
             return None
         return self._memory.load_guarded(buffer, linear, list(zip(tests, widths, strict=True)), guard.outside)
 

@@ -12,7 +12,7 @@ from typing import assert_never
 from compiler.index import Index
 from compiler.loop.ir import ROOT_KINDS, Block, Extent, For, If, Let, LoopKind, LoopNest, Stmt, Store, block
 from compiler.loop.ir import extent as make_extent
-from compiler.scalar import Bound, Expr, Guard, map_indices, rewrite
+from compiler.scalar import FAR, Bound, Expr, Guard, map_indices, rewrite
 from compiler.symbol import ranges_of
 
 
@@ -93,21 +93,32 @@ def decide(condition: Bound, ranges: Mapping[str, int]) -> bool | None:
 
 def simplify_value(value: Expr, ranges: Mapping[str, int]) -> Expr:
     """Simplify indices, and drop guards that always or never hold."""
-
-    def rule(e: Expr) -> Expr | None:
-        if not isinstance(e, Guard):
-            return None
-        verdicts = [decide(b, ranges) for b in e.bounds]
-        if False in verdicts:
-            return e.outside
-        open_bounds = tuple(b for b, verdict in zip(e.bounds, verdicts, strict=True) if verdict is None)
-        if not open_bounds:
-            return e.inside
-        return None if len(open_bounds) == len(e.bounds) else Guard(open_bounds, e.inside, e.outside)
-
     simplified = map_indices(value, lambda i: i.simplify(ranges))
-    simplified = rewrite(simplified, rule)
+    simplified = rewrite(simplified, lambda e: _guard(e, ranges) if isinstance(e, Guard) else None)
     return value if simplified is value or simplified == value else simplified
+
+
+def _guard(guard: Guard, ranges: Mapping[str, int]) -> Expr:
+    verdicts = [decide(b, ranges) for b in guard.bounds]
+    if False in verdicts:
+        return guard.outside
+    bounds = tuple(b for b, verdict in zip(guard.bounds, verdicts, strict=True) if verdict is None)
+    if not bounds:
+        return guard.inside
+    outside = _behind(bounds[0], guard.outside, ranges) if len(bounds) == 1 else guard.outside
+    same = len(bounds) == len(guard.bounds) and outside is guard.outside
+    return guard if same else Guard(bounds, guard.inside, outside)
+
+
+def _behind(bound: Bound, value: Expr, ranges: Mapping[str, int]) -> Expr:
+    """The value of a guard where its one test fails: above, if it never fails below, as in the parts of a join."""
+    if not isinstance(value, Guard) or bound.index.bounds(ranges)[0] < bound.low:
+        return value
+    known = [b.index == bound.index and -FAR < b.low <= bound.high for b in value.bounds]
+    if not any(known):
+        return value
+    bounds = (replace(b, low=-FAR) if k else b for b, k in zip(value.bounds, known, strict=True))
+    return _guard(replace(value, bounds=tuple(bounds)), ranges)
 
 
 def _for(stmt: For, ranges: Mapping[str, int]) -> Stmt:

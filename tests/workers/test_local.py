@@ -12,7 +12,7 @@ import pytest
 from compiler.dtype import DType
 from compiler.errors import MeasureError
 from compiler.index import Index
-from compiler.scalar import Bound, Const, Guard, Load, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Split
 from compiler.space.rules import build_space
@@ -83,6 +83,23 @@ def illegal_candidate(task: Task) -> MeasureInput:
     return MeasureInput(task, Candidate(Schedule((Split("no stage", "i", 4),))))
 
 
+def parts_of_a_row(*sizes: int) -> Task:
+    """Inputs of so many columns beside each other, in vectors that do not end where they do."""
+    i, j = Index.of("i"), Index.of("j")
+    rows, starts = 64, [sum(sizes[:place]) for place in range(len(sizes))]
+    body: Expr = Load(f"x{len(sizes) - 1}", (i, j - starts[-1]))
+    for place in reversed(range(len(sizes) - 1)):
+        bound = Bound(j, starts[place], starts[place + 1])
+        body = Guard((bound,), Load(f"x{place}", (i, j - starts[place])), body)
+    operands = tuple(
+        Operand(f"x{place}", (Index.of(rows), Index.of(size)), DType.F32) for place, size in enumerate(sizes)
+    )
+    output = Operand("y", (Index.of(rows), Index.of(sum(sizes))), DType.F32)
+    stage = Stage("map", (axis("i", rows), axis("j", sum(sizes))), (), None, apply("neg", body), "y", (i, j))
+    workload = Workload(operands=operands, temporaries=(), outputs=(output,), stages=(stage,))
+    return Task(workload, native_target(), 1, 1, "parts of a row")
+
+
 @pytest.fixture
 def builder() -> Iterator[LocalBuilder]:
     builder = LocalBuilder(2, OPTIONS)
@@ -144,9 +161,18 @@ def test_code_of_another_subgraph_is_wrong_or_fails(builder: LocalBuilder, runne
     assert result.kind is FailureKind.BUILD
 
 
-def test_what_a_guard_excludes_is_not_read(builder: LocalBuilder, runner: LocalRunner) -> None:
-    """The first rows would be read in front of the input, where the runner left no memory."""
-    task = rows_behind_others()
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(rows_behind_others(), id="rows"),
+        pytest.param(parts_of_a_row(3, 30, 64, 16, 17), id="lanes"),
+        pytest.param(parts_of_a_row(16, 5, 16, 1), id="short parts"),
+        pytest.param(parts_of_a_row(3, 64), id="at the beginning"),
+        pytest.param(parts_of_a_row(64, 80, 96), id="whole vectors"),
+    ],
+)
+def test_what_a_guard_excludes_is_not_read(task: Task, builder: LocalBuilder, runner: LocalRunner) -> None:
+    """The first elements would be read in front of an input, where the runner left no memory."""
     (result,) = runner.run(task, builder.build([default_candidate(task)]))
     assert isinstance(result, Measured), result
 

@@ -1,0 +1,120 @@
+"""Sides: lanes of a vector for which a guard does not hold read what it has outside, and no others do.
+
+    y[lane] = p[lane] if lane < 3 else q[lane - 3]
+    →  y[lane] = p[lane] if lane < 3 else (q[lane - 3] if -lane < -2 else 0)
+
+Where a test differs between lanes, both sides of the guard are computed and one is selected. What is inside is computed
+for the lanes in which the test holds (compiler.codegen.values). What the outside reads is guarded here: in the other
+lanes it may lie in front of its buffer, where there need not be any memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.scalar import FAR, Bound, Const, Dot, Expr, Guard, Load, loads, rewrite, walk
+from compiler.symbol import ranges_of
+
+
+def guard_sides(nest: LoopNest) -> LoopNest:
+    """Guard what may not be read by every lane."""
+    body = _guard_sides(nest.body, ranges_of(nest.symbols), _Reads(nest.by_name, frozenset()))
+    return nest if body is nest.body else replace(nest, body=body)
+
+
+def _guard_sides(stmt: Stmt, ranges: Mapping[str, int], reads: _Reads) -> Stmt:
+    match stmt:
+        case For(var, extent, kind, body):
+            inner = replace(reads, lanes=reads.lanes | {var}) if kind is LoopKind.VECTOR else reads
+            new = _guard_sides(body, {**ranges, var: extent.limit}, inner)
+            return stmt if new is body else replace(stmt, body=new)
+        case Let(var, _, size, body):
+            new = _guard_sides(body, {**ranges, var: size}, reads)
+            return stmt if new is body else replace(stmt, body=new)
+        case If(condition, then, otherwise):
+            a, b = _guard_sides(then, ranges, reads), _guard_sides(otherwise, ranges, reads)
+            return stmt if a is then and b is otherwise else If(condition, a, b)
+        case Store(buffer, indices, value):
+            guarded = reads.guarded(value, ranges) if reads.lanes else value
+            return stmt if guarded is value else Store(buffer, indices, guarded)
+        case Block(statements):
+            parts = tuple(_guard_sides(s, ranges, reads) for s in statements)
+            same = all(a is b for a, b in zip(parts, statements, strict=True))
+            return stmt if same else Block(parts)
+        case _:
+            assert_never(stmt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """The buffers of a nest, and the vector loops around a statement."""
+
+    buffers: Mapping[str, Buffer]
+    lanes: Set[str]
+
+    def guarded(self, value: Expr, ranges: Mapping[str, int]) -> Expr:
+        """The value, with what the other lanes may not read guarded in each of its guards."""
+
+        def rule(e: Expr) -> Expr | None:
+            if not isinstance(e, Guard) or not self._differs(e) or not self._strays(e.outside, ranges):
+                return None
+            first, *others = e.bounds
+            inside = Guard(tuple(others), e.inside, e.outside) if others else e.inside
+            inside = (rule(inside) or inside) if others else inside
+            if not first.index.names() & self.lanes or first.index.bounds(ranges)[0] < first.low:
+                return Guard((first,), inside, e.outside) if others else None  # by a branch, or lane by lane
+            return Guard((replace(first, low=-FAR),), inside, self._behind(first, e.outside, ranges))
+
+        return rewrite(value, rule)
+
+    def _differs(self, guard: Guard) -> bool:
+        return any(bound.index.names() & self.lanes for bound in guard.bounds)
+
+    def _strays(self, value: Expr, ranges: Mapping[str, int]) -> bool:
+        """Whether it may read outside of a buffer somewhere."""
+        if any(isinstance(e, Dot) for e in walk(value)):
+            return False
+        return any(self._may_leave(load, ranges) for load in loads(value))
+
+    def _may_leave(self, load: Load, ranges: Mapping[str, int]) -> bool:
+        buffer = self.buffers[load.buffer]
+        if buffer.scope == "register":
+            return False
+        for index, size in zip(load.indices, buffer.shape, strict=True):
+            if not isinstance(size, int) or not index.names() <= ranges.keys():
+                return True
+            low, high = index.bounds(ranges)
+            if low < 0 or high >= size:
+                return True
+        return False
+
+    def _behind(self, test: Bound, value: Expr, ranges: Mapping[str, int]) -> Expr:
+        """The value, read only where the index of a test is not below its upper end."""
+        above = Bound(test.index * -1, -FAR, 1 - test.high)
+
+        def rule(e: Expr) -> Expr | None:
+            match e:
+                case Load() if self._may_leave(e, ranges) and self._moves_with(e, test):
+                    return Guard((above,), e, Const(0, self.buffers[e.buffer].dtype))
+                case Guard(bounds, Guard((bound,), Load() as load, Const()), Const() as outside) if (
+                    bound == above
+                ):
+                    return Guard(_both(bounds, above), load, outside)
+                case _:
+                    return None
+
+        return rewrite(value, rule)
+
+    @staticmethod
+    def _moves_with(load: Load, test: Bound) -> bool:
+        return any(index.names() & test.index.names() for index in load.indices)
+
+
+def _both(bounds: tuple[Bound, ...], bound: Bound) -> tuple[Bound, ...]:
+    """All tests, one of the index of the last."""
+    alike = [b for b in (*bounds, bound) if b.index == bound.index]
+    one = Bound(bound.index, max(b.low for b in alike), min(b.high for b in alike))
+    return (*(b for b in bounds if b.index != bound.index), one)
