@@ -17,7 +17,7 @@ from compiler.index import Index
 from compiler.scalar import Bound, Guard, Load, apply
 from compiler.scalar_type import neutral
 
-_BLOCK = 32
+_BLOCK = 8
 _OPERATIONS = {"sum": "add", "prod": "mul"}
 
 

@@ -19,6 +19,9 @@ from compiler.graph.layout_votes import Vote, votes
 from compiler.index import Index
 from compiler.scalar import loads
 
+MOST_STEP = 8
+"""Elements of the innermost dimension from one lane to the next, beyond which lanes lie in lines of their own."""
+
 
 def assign_layouts(graph: Graph) -> dict[str, Layout]:
     """The Layout of every value that is not a constant.
@@ -100,17 +103,21 @@ def _aligned(node: Node) -> set[str]:
 def _beside_interface(graph: Graph) -> Iterator[tuple[str, int]]:
     """Outputs of the model, and what is computed from its inputs, with the dimension that lies innermost there.
 
-    An output is row-major; what reads an input goes along the input's last dimension, and comes later.
+    An output is row-major; what reads an input goes along the input's last dimension in small steps, or is row-major
+    where it has none, and comes later.
     """
     for value in graph.outputs:
         yield value, len(graph.types()[value].shape) - 1
     for node in graph.nodes:
         axes = [a.name for a in node.compute.axes]
         for load in loads(node.compute.body):
-            names = load.indices[-1].names() if load.buffer in graph.inputs and load.indices else ()
-            dims = [axes.index(str(name)) for name in names if name in axes]
-            if len(dims) == 1:
-                yield node.output, dims[0]
+            if load.buffer in graph.inputs and load.indices:
+                last = load.indices[-1]
+                steps = {name: abs(last.coefficient(name)) for name in axes if name in last.names()}
+                if steps:
+                    nearest = min(steps, key=lambda name: steps[name])
+                    dim = axes.index(nearest) if steps[nearest] <= MOST_STEP else len(axes) - 1
+                    yield node.output, dim
 
 
 def _majority(ballots: list[Vote]) -> int:

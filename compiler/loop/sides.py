@@ -4,8 +4,9 @@
     →  y[lane] = p[lane] if lane < 3 else (q[lane - 3] if -lane < -2 else 0)
 
 Where a test differs between lanes, both sides of the guard are computed and one is selected. What is inside is computed
-for the lanes in which the test holds (compiler.codegen.values). What the outside reads is guarded here: in the other
-lanes it may lie in front of its buffer, where there need not be any memory.
+for the lanes in which the test holds, if these are the first (compiler.codegen.values): a test that holds in others is
+turned round here, or becomes two. What the outside reads is guarded: in the other lanes it may lie in front of its
+buffer, where there need not be any memory. A load that is zero elsewhere is a masked load, and stays one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def _guard_sides(stmt: Stmt, ranges: Mapping[str, int], reads: _Reads) -> Stmt:
             new = _guard_sides(body, {**ranges, var: size}, reads)
             return stmt if new is body else replace(stmt, body=new)
         case If(condition, then, otherwise):
-            a, b = _guard_sides(then, ranges, reads), _guard_sides(otherwise, ranges, reads)
+            name = condition.index.name
+            limit = {} if name is None else {name: min(ranges[name], condition.high)}
+            a, b = _guard_sides(then, {**ranges, **limit}, reads), _guard_sides(otherwise, ranges, reads)
             return stmt if a is then and b is otherwise else If(condition, a, b)
         case Store(buffer, indices, value):
             guarded = reads.guarded(value, ranges) if reads.lanes else value
@@ -59,16 +62,45 @@ class _Reads:
         """The value, with what the other lanes may not read guarded in each of its guards."""
 
         def rule(e: Expr) -> Expr | None:
-            if not isinstance(e, Guard) or not self._differs(e) or not self._strays(e.outside, ranges):
+            if not isinstance(e, Guard) or not self._differs(e) or self._is_masked(e):
                 return None
             first, *others = e.bounds
-            inside = Guard(tuple(others), e.inside, e.outside) if others else e.inside
-            inside = (rule(inside) or inside) if others else inside
-            if not first.index.names() & self.lanes or first.index.bounds(ranges)[0] < first.low:
-                return Guard((first,), inside, e.outside) if others else None  # by a branch, or lane by lane
-            return Guard((replace(first, low=-FAR),), inside, self._behind(first, e.outside, ranges))
+            if not others:
+                return self._ordered(first, e, ranges)
+            first_lanes = all(self._begins(bound, ranges) for bound in e.bounds)
+            if first_lanes and not self._strays(e.outside, ranges):
+                return None
+            inside = Guard(tuple(others), e.inside, e.outside)
+            one = Guard((first,), rule(inside) or inside, e.outside)
+            return rule(one) or one
 
         return rewrite(value, rule)
+
+    def _begins(self, test: Bound, ranges: Mapping[str, int]) -> bool:
+        """Whether the first lanes of a vector pass a test if any do."""
+        return not test.index.names() & self.lanes or test.index.bounds(ranges)[0] >= test.low
+
+    def _ordered(self, test: Bound, guard: Guard, ranges: Mapping[str, int]) -> Expr | None:
+        """A guard of one test as one whose test holds for the first lanes, or two of them."""
+        if not test.index.names() & self.lanes:
+            return None  # a branch
+        begins, inside, outside = self._begins(test, ranges), guard.inside, guard.outside
+        if begins and not self._strays(outside, ranges):
+            return None
+        if test.index.bounds(ranges)[1] >= test.high:
+            upper = replace(test, low=-FAR)
+            inside = Guard((upper,), inside, self._behind(upper, outside, ranges))
+        if begins:
+            return inside
+        lower = Bound(test.index, -FAR, test.low)
+        return Guard((lower,), outside, self._behind(lower, inside, ranges))
+
+    def _is_masked(self, guard: Guard) -> bool:
+        """Whether it is a load behind a mask: whatever its tests, only lanes that pass them read."""
+        load = guard.inside
+        if not isinstance(load, Load) or not isinstance(guard.outside, Const):
+            return False
+        return any(index.names() & self.lanes for index in load.indices)
 
     def _differs(self, guard: Guard) -> bool:
         return any(bound.index.names() & self.lanes for bound in guard.bounds)
