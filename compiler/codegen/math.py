@@ -45,8 +45,10 @@ _LOG = (
 )  # fmt: skip
 """(log(1 + f) - f + f² / 2) / f³ for sqrt(1/2) <= 1 + f <= sqrt(2)."""
 
-_TANH = (-0.3333328, 0.13331409, -0.053737063, 0.020630905, -0.0056963447)
-"""(tanh(x) - x) / x³ in x², for |x| <= 0.625."""
+_TANH_OVER = (1.0, 0.13413252, 0.0035340311, 2.1251057e-05, 1.4269134e-08)
+_TANH_UNDER = (1.0, 0.46746576, 0.026022771, 0.00033488692, 8.145109e-07)
+_TANH_MOST = 8.5**2
+"""tanh(x) / x as a quotient of polynomials in x², up to that square."""
 
 _TANH_ENDS = 10.0
 """Beyond it tanh is 1 in float32."""
@@ -134,14 +136,10 @@ def _log_parts(ops: Lanes, x: Lane) -> tuple[Lane, Lane, Lane]:
 
 
 def tanh(ops: Lanes, x: Lane) -> Lane:
-    """Hyperbolic tangent within 2 ulp: a polynomial up to 0.625, 1 - 2 / (e^2|x| + 1) beyond."""
-    square = ops.mul(x, x)
-    near = ops.fma(ops.mul(x, square), ops.polynomial(square, _TANH), x)
-    size = ops.abs(x)
-    grown = _exp_of_bits(ops, ops.mul(ops.at_most(size, _TANH_ENDS), ops.const(2.0)), rounded=True)
-    rest = ops.div(ops.const(2.0), ops.add(grown, ops.const(1.0)))
-    far = ops.with_sign_of(ops.sub(ops.const(1.0), rest), x)
-    return ops.select(ops.compare("olt", size, ops.const(0.625)), near, far)
+    """Hyperbolic tangent within 5 ulp, half of one in the mean, never beyond 1: one quotient for all arguments."""
+    square = ops.at_most(ops.mul(x, x), _TANH_MOST)
+    quotient = ops.div(ops.mul(x, ops.chain(square, _TANH_OVER)), ops.chain(square, _TANH_UNDER))
+    return ops.at_most(ops.at_least(quotient, -1.0), 1.0)
 
 
 def one_plus_tanh(ops: Lanes, x: Lane) -> Lane:
