@@ -93,7 +93,7 @@ def _check_distinct(names: list[str]) -> None:
 
 
 def _check_order(graph: onnx.GraphProto) -> None:
-    """Every value is defined before it is read."""
+    """Every value is defined before it is read; nodes are in order where there is one."""
     known = {*(i.name for i in graph.input), *(t.name for t in graph.initializer)}
     producer = {o: place for place, node in enumerate(graph.node) for o in node.output if o}
     for place, node in enumerate(graph.node):
@@ -103,21 +103,15 @@ def _check_order(graph: onnx.GraphProto) -> None:
             if name not in producer:
                 msg = f"node {label(node, place)!r} reads {name!r}, which nothing defines; export the model again"
                 raise ModelError(msg)
-            raise _order_error(graph, producer, place, name)
+            if _depends_on(graph, producer, producer[name], place):
+                what = f"node {label(node, place)!r}"
+                msg = f"{what} depends on its own output through {name!r}; remove that cycle from the model"
+                raise ModelError(msg)
         known.update(o for o in node.output if o)
     for output in graph.output:
         if output.name not in known:
             msg = f"output {output.name!r} of the model is defined by no node; export the model again"
             raise ModelError(msg)
-
-
-def _order_error(graph: onnx.GraphProto, producer: Mapping[str, int], place: int, name: str) -> ModelError:
-    what = f"node {label(graph.node[place], place)!r}"
-    if _depends_on(graph, producer, producer[name], place):
-        return ModelError(
-            f"{what} depends on its own output through {name!r}; remove that cycle from the model"
-        )
-    return ModelError(f"{what} reads {name!r} before it is computed; sort the nodes of the model")
 
 
 def _depends_on(graph: onnx.GraphProto, producer: Mapping[str, int], start: int, target: int) -> bool:

@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from compiler.errors import InputError, ModelError
 from compiler.frontend.limits import MAX_MODEL_BYTES
+from compiler.frontend.order import in_order
 from compiler.frontend.wire import MalformedError, Span, without_large_data
 
 Bytes = npt.NDArray[np.uint8]
@@ -43,24 +44,24 @@ class Source:
 def read_source(model: str | Path | bytes | onnx.ModelProto, *, data: bool = True) -> Source:
     """Parse the model, with the data of large initialisers apart: it is in memory once, or not at all without `data`.
 
-    Raises ModelError where it is none, InputError on any other type of argument.
+    Its nodes are in order. Raises ModelError where it is none, InputError on any other type of argument.
     """
     match model:
         case onnx.ModelProto():
-            return Source(model, model.graph.name or "model", None)
+            return Source(in_order(model), model.graph.name or "model", None)
         case bytes():
             what = "the given bytes"
             _check_size(len(model), what)
             light, large = _parse_light(io.BytesIO(model), len(model), what)
             views = {name: _view(model, span) for name, span in large.items()}
-            return Source(light, light.graph.name or "model", None, views if data else {})
+            return Source(in_order(light), light.graph.name or "model", None, views if data else {})
         case str() | Path():
             path = Path(model)
             with _opened(path) as file:
                 size = os.fstat(file.fileno()).st_size
                 light, large = _parse_light(file, size, str(path))
                 arrays = {name: _array(file, span, str(path)) for name, span in large.items() if data}
-            return Source(light, path.stem, path.parent, arrays)
+            return Source(in_order(light), path.stem, path.parent, arrays)
         case _:
             raise _no_model(model)
 
