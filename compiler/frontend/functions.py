@@ -1,4 +1,4 @@
-"""Operators that ONNX itself defines by others: the nodes of such a definition, for one call of it.
+"""Operators that are defined by others, most by ONNX itself: the nodes of such a definition, for one call of it.
 
     GreaterOrEqual(a, b) -> c   becomes   t = Greater(a, b); u = Equal(a, b); c = Or(t, u)
 
@@ -15,6 +15,7 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto, defs, helper
 
 from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.contrib import contributed
 
 Names = Mapping[str, str]
 
@@ -28,7 +29,10 @@ class FunctionBody:
 
 
 def function_body(node: NodeProto, domain: str, opset: int, builder: GraphBuilder) -> FunctionBody | None:
-    """What the node is defined as; None where ONNX has no definition of it."""
+    """What the node is defined as; None where there is no definition of it."""
+    given = contributed(node, domain, lambda name: builder.shapes[builder.resolve(name)])
+    if given is not None:
+        return _body(node, given, [], builder)
     try:
         schema: Any = defs.get_schema(  # its stub has none of the fields that are read
             node.op_type, opset, domain
@@ -36,11 +40,15 @@ def function_body(node: NodeProto, domain: str, opset: int, builder: GraphBuilde
     except defs.SchemaError:
         return None
     function = _definition(schema, node, opset, builder)
-    if function is None:
-        return None
+    return None if function is None else _body(node, function, _defaults(schema), builder)
+
+
+def _body(
+    node: NodeProto, function: FunctionProto, defaults: Iterable[AttributeProto], builder: GraphBuilder
+) -> FunctionBody:
     names = dict(zip(function.input, (*node.input, *[""] * len(function.input)), strict=False))
     names |= {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
-    attributes = {a.name: a for a in (*_defaults(schema), *function.attribute_proto, *node.attribute)}
+    attributes = {a.name: a for a in (*defaults, *function.attribute_proto, *node.attribute)}
     prefix = next(name for name in node.output if name)
     rename = _Renaming(builder, prefix, attributes)
     nodes = tuple(rename.nodes(function.node, names))
