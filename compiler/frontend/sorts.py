@@ -3,7 +3,8 @@
 A merge writes the k-th element of what becomes of blocks A and B. It finds by a binary search how many of the first k
 are of A: the largest t with B[k - t] not before A[t - 1]. Of equal elements those of A are first: the order is stable.
 
-The work is that of n * log(n)^2 reads. Where only the first few elements are wanted, blocks do not grow beyond them.
+The work is that of n * log(n)^2 reads. Where only the first few elements are wanted, blocks do not grow beyond them; of
+a descending order the first few are selected (compiler.frontend.selection).
 Blocks have a dimension of their own, in front of the places in them; behind the last element there is no order.
 """
 
@@ -17,6 +18,7 @@ from compiler.dtype import DType
 from compiler.frontend.call import OperatorCall
 from compiler.frontend.computes import ReduceAxes, at, number, output_axes, reduced, widened
 from compiler.frontend.searches import largest
+from compiler.frontend.selection import largest_places
 from compiler.graph.ir import Compute
 from compiler.index import ZERO, Index, LookedUp
 from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply
@@ -24,6 +26,8 @@ from compiler.symbol import Axis
 
 _BLOCK = 64
 """Elements that are all compared with each other."""
+_FEW = 32
+"""Of longer axes, so many elements at most are selected one after the other."""
 _ZERO, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 
 Places = tuple[Index, ...]
@@ -39,12 +43,24 @@ class Sorted:
 
 def first_sorted(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> Sorted:
     """The first `count` elements along an axis in order; NaN is the largest, of equal ones the first is first."""
+    if descending and count <= _FEW and call.builder.shapes[value][axis] > _BLOCK:
+        places = largest_places(call, value, axis, count)
+        return Sorted(_at_places(call, value, axis, places), places)
     sort = _Sort(call, value, axis, descending=descending)
     most = max(_BLOCK, 1 << (count - 1).bit_length())
     blocks = sort.blocks()
     while blocks.count > 1:
         blocks = sort.merged(blocks, min(2 * blocks.length, most))
     return sort.first(blocks, count)
+
+
+def _at_places(call: OperatorCall, value: str, axis: int, places: str) -> str:
+    """The elements at places along an axis."""
+    axes = output_axes(call.builder.shapes[places])
+    found = LookedUp(f"@{places}.elements", call.builder.shapes[value][axis])
+    load = Load(value, (*at(axes)[:axis], Index.of(found), *at(axes)[axis + 1 :]))
+    body = Lookup(found, Load(places, at(axes)), load)
+    return call.intermediate(Compute(axes, (), None, body, call.dtype(value)), "elements")
 
 
 @dataclass(frozen=True)

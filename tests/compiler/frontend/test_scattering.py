@@ -48,6 +48,9 @@ def test_known_indices_out_of_range() -> None:
 CASES = [
     case("TopK", (3, 7), ints(3), outputs=2),
     case("TopK", (3, 7, 2), ints(7), outputs=2, axis=1, largest=0),
+    case("TopK", (3, 90), ints(4), outputs=2),
+    case("TopK", (80, 2), ints(32), outputs=2, axis=0),
+    case("TopK", (2, 80), ints(33), outputs=2),
     case("Hardmax", (3, 7)),
     case("Hardmax", (3, 7, 2), axis=1),
 ]
@@ -65,6 +68,23 @@ def test_equal_elements_keep_their_order() -> None:
     smallest = helper.make_node("TopK", ["x", "k"], ["v", "y"], largest=0)
     assert run_one(smallest, x, {"k": ints(4)}).tolist() == [[0, 3, 1, 2]]
     assert run_one(helper.make_node("Hardmax", ["x"], ["y"]), x, {}).tolist() == [[0, 1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.uint8])
+def test_the_first_few_of_a_long_axis(kind: Any) -> None:
+    """Many of them are equal."""
+    x = np.random.default_rng(0).integers(0, 9, (2, 100)).astype(kind)
+    places = run_one(helper.make_node("TopK", ["x", "k"], ["v", "y"]), x, {"k": ints(20)})
+    np.testing.assert_array_equal(places, np.argsort(-x.astype(float), axis=1, kind="stable")[:, :20])
+
+
+def test_what_is_not_a_number_is_the_largest() -> None:
+    x = np.zeros((1, 70), np.float32)
+    x[0, [60, 3, 40, 5, 6]] = np.nan, np.inf, np.nan, 1.0, -np.inf
+    nodes = helper.make_node("TopK", ["x", "k"], ["v", "y"])
+    assert run_one(nodes, x, {"k": ints(6)}).tolist() == [[40, 60, 3, 5, 0, 1]]
+    x[0, 6:] = -np.inf
+    assert run_one(nodes, x, {"k": ints(7)}).tolist() == [[3, 5, 0, 1, 2, 4, 6]]
 
 
 def test_hardmax_of_opset_11_flattens() -> None:
