@@ -1,7 +1,7 @@
 """`python -m benchmarks.search`: record pools, and report what searches make of them.
 
 prepare --models DIR [--tasks N] [--threads N]   an empty pool for the heaviest Tasks of each network
-record [--count N] [--minutes M]                 fill the pools evenly; run it again to go on
+record [--count N] [--visits N] [--minutes M]    fill the pools evenly; run it again to go on
 report [--seeds N] [--trials N] [--json FILE] [--plot FILE]
 """
 
@@ -74,7 +74,8 @@ def _record(options: argparse.Namespace) -> None:
     builder: Builder = PinnedBuilder(local_builder, cores[0]) if cores else local_builder
     runner: Runner = PinnedRunner(local_runner, cores[1]) if cores else local_runner
     with closing(builder), closing(runner), closing(Workbench(builder, runner, clock)) as bench:
-        counts = record(pools, options.count, 60 * options.minutes, bench, ahead=2 if cores else 1)
+        ahead = 2 if cores else 1
+        counts = record(pools, options.count, 60 * options.minutes, bench, ahead, options.visits)
     for name, count in sorted(counts.items()):
         print(f"{count:6d}  {name}")
     print(
@@ -142,6 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     preparing.add_argument("--vector-bytes", type=int, help="as if this machine's vectors were shorter")
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")
+    recording.add_argument(
+        "--visits", type=int, default=1, help="times that each is timed, the least counts (1)"
+    )
     recording.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")
     recording.add_argument("--threads", type=int, default=1, help="only pools of Tasks for so many (1)")
     training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")

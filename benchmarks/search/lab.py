@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
 from compiler.schedule.steps import Algorithm
-from tuner.cost_model.gates import BARS, SLOWER, Gates, TaskSamples, differences, held_out
+from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differences, held_out
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
@@ -147,6 +147,7 @@ class Findings:
             "pools": len(self.pools),
             "rows": sum(len(pool.rows) for pool in self.pools),
             "failures": dict(_failures(self.pools)),
+            "agreement": agreement(self.pools),
             "gates": None if self.gates is None else self.gates.json(),
             "machines": None if self.machines is None else self.machines.json(),
             "without": {group: found.json() for group, found in self.without.items()},
@@ -175,6 +176,11 @@ def _about(pools: Sequence[Pool]) -> list[str]:
         f"{len(pools)} pools of {networks} networks, {rows} rows, recorded with code generator {epochs}; "
         f"{failures.total()} failed" + "".join(f", {count} {kind}" for kind, count in failures.most_common())
     ]
+    agreed = agreement(pools)
+    if agreed is not None:
+        lines.append(
+            f"two halves of the visits agree on {agreed:.3f} of the pairs that differ by more than 3 %"
+        )
     for pool in pools:
         uniform = relative_throughput([row.seconds for row in pool.rows])[[not r.searched for r in pool.rows]]
         lines.append(
@@ -183,6 +189,23 @@ def _about(pools: Sequence[Pool]) -> list[str]:
             f" median {np.median(uniform):.2f}"
         )
     return lines
+
+
+def agreement(pools: Sequence[Pool]) -> float | None:
+    """Share of the pairs, apart by more than the gates' least, that both halves of the visits order alike; by pool.
+
+    No model is right more often about half of the visits; None where there was one visit.
+    """
+    shares = []
+    for pool in pools:
+        halves = np.array([(min(t[::2]), min(t[1::2])) for r in pool.rows if len(t := r.times) > 1])
+        if len(halves) < LEAST_ROWS:
+            continue
+        one, other = (np.log(half[:, None] / half[None]) for half in halves.T)
+        apart = np.triu(np.abs(one) > np.log1p(GAP), 1)
+        if apart.any():
+            shares.append(float(((one > 0) == (other > 0))[apart].mean()))
+    return float(np.mean(shares)) if shares else None
 
 
 def _failures(pools: Sequence[Pool]) -> Counter[str]:

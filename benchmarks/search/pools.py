@@ -2,7 +2,7 @@
 
 line 1   {"network", "rules", "epoch", "task"}
 others   [place, least_s, error] of a sample of the uniform sampler, [place, kind of failure] of one that failed;
-         one more element, 1, where a search among the best had asked for it
+         one more element, 1, where a search among the best had asked for it; a place that comes again was timed again
 
 A place is the assignment as a number: its choices are the digits, the last knob's the lowest.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Row:
         failure: how it failed.
         error: of the output, relative to the largest.
         searched: whether it was found by a search among the best, and not sampled uniformly.
+        visits: the least of each visit's samples, where there was more than one.
     """
 
     assignment: Assignment
@@ -41,6 +42,19 @@ class Row:
     failure: str = ""
     error: float = 0.0
     searched: bool = False
+    visits: tuple[float, ...] = ()
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """In seconds, one per visit; none where it failed."""
+        return self.visits or (() if self.seconds is None else (self.seconds,))
+
+    def again(self, other: Row) -> Row:
+        """The row with another visit to its candidate."""
+        times = (*self.times, *other.times)
+        if self.seconds is None or other.seconds is None:
+            return self
+        return replace(self, seconds=min(times), error=max(self.error, other.error), visits=times)
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ class PoolFile:
             raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
         self.space = build_space(self.task.workload, self.task.target, self.task.threads)
-        self.rows = [_row(self.space, row) for row in rows]
+        self.rows = _merged(_row(self.space, row) for row in rows)
 
     @staticmethod
     def create(folder: Path, network: str, task: Task) -> None:
@@ -122,7 +136,7 @@ class PoolFile:
         rows = [_row_json(place_of(self.space, a), r, searched=searched) for a, r in measured]
         with self.path.open("a") as file:
             file.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-        self.rows += [_row(self.space, row) for row in rows]
+        self.rows = _merged([*self.rows, *(_row(self.space, row) for row in rows)])
 
 
 def load_pools(folder: Path) -> list[Pool]:
@@ -132,7 +146,7 @@ def load_pools(folder: Path) -> list[Pool]:
         header, rows = _read(path)
         task = task_from_json(header["task"])
         space = build_space(task.workload, task.target, task.threads)
-        found = tuple(_row(space, row) for row in rows)
+        found = tuple(_merged(_row(space, row) for row in rows))
         pools.append(Pool(str(header["network"]), task, found, int(header["epoch"])))
     return pools
 
@@ -154,6 +168,15 @@ def _row(space: SearchSpace, row: list[Any]) -> Row:
     if isinstance(row[1], str):
         return Row(assignment, None, row[1], searched=len(row) > 2)
     return Row(assignment, float(row[1]), error=float(row[2]), searched=len(row) > 3)
+
+
+def _merged(rows: Iterable[Row]) -> list[Row]:
+    """One row per candidate, in the order of their first visits."""
+    found: dict[Assignment, Row] = {}
+    for row in rows:
+        known = found.get(row.assignment)
+        found[row.assignment] = row if known is None else known.again(row)
+    return list(found.values())
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[list[Any]]]:

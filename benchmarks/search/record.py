@@ -2,8 +2,9 @@
 
 Candidates are built while others are measured. Of three batches two are uniform samples, and one are mutants of the
 best that are known, so that a pool has what a search would find. Before and after every few candidates the default is
-timed. Where it is slower than it has been, something else had the machine, and what lies between is thrown away; what
-is kept is scaled by how fast the default was just then.
+timed. Where it is slower than it has been, something else had the machine, and what lies between is thrown away. A pool
+that is full is visited again: what disturbs a candidate for a second leaves it alone in the next minute, and the least
+of its times counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.search.pools import PoolFile, samples
@@ -24,7 +25,7 @@ from compiler.space.space import Assignment
 from compiler.target import Target
 from tuner.candidate import Candidate
 from tuner.loading import task_share
-from tuner.measure import Measured, MeasureFailed, MeasureOptions, MeasureResult
+from tuner.measure import Measured, MeasureOptions, MeasureResult
 from tuner.search.variation import Variation
 from tuner.task import Task
 from tuner.workbench import Batch, Workbench
@@ -40,8 +41,6 @@ BETWEEN = 5
 """Candidates between two runs of the default."""
 DISTURBED = 1.25
 """What lies beside a default that takes this many times its best is thrown away."""
-DRIFT = 1.08
-"""And what lies between two that differ by more."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
 OPTIONS = MeasureOptions(samples=9, min_sample_ms=0.5)
@@ -91,11 +90,15 @@ class _Flight:
 
 
 def record(
-    files: Sequence[PoolFile], count: int, seconds: float, bench: Workbench, ahead: int = 1
+    files: Sequence[PoolFile], count: int, seconds: float, bench: Workbench, ahead: int = 1, visits: int = 1
 ) -> Counter[str]:
-    """Fill pools evenly for so many seconds; how many rows each has then. `ahead`: batches on their way."""
+    """Fill pools evenly for so many seconds; how many rows each has then.
+
+    ahead: batches on their way.
+    visits: how often each candidate is timed, again only when its pool has `count` rows.
+    """
     end = time.monotonic() + seconds
-    pools = [_Recording(file) for file in files]
+    pools = [_Recording(file, visits) for file in files]
     flights: deque[_Flight] = deque()
     turns = _turns(pools, count)
     while True:
@@ -108,7 +111,7 @@ def record(
 
 
 def _turns(pools: Sequence[_Recording], count: int) -> Iterator[_Recording]:
-    """Whose batch is next: VISIT of the pool that has asked for the fewest, until all are done."""
+    """Whose batch is next: VISIT of the pool that has asked for the least, until all are done."""
     while left := [pool for pool in pools if not pool.done(count)]:
         pool = min(left, key=lambda p: p.asked)
         for _ in range(VISIT):
@@ -117,35 +120,55 @@ def _turns(pools: Sequence[_Recording], count: int) -> Iterator[_Recording]:
 
 
 class _Recording:
-    """A pool that grows. `asked`: how many candidates have been asked for."""
+    """A pool that grows. `asked`: how many visits to candidates have been asked for."""
 
-    def __init__(self, file: PoolFile) -> None:
-        self.file = file
+    def __init__(self, file: PoolFile, visits: int) -> None:
+        self.file, self._visits = file, visits
         self._default = file.space.default
         self._known = {row.assignment for row in file.rows} | {self._default}
         self._starts = [a for a in file.space.starts if a not in self._known]
         self._samples = samples(file.space)
         self._rng = random.Random(len(file.rows))
         self._variation = Variation(file.space)
-        self._default_s = next((r.seconds for r in file.rows if r.assignment == self._default), None)
-        self._least_s = math.inf if self._default_s is None else self._default_s
+        known = next((row for row in file.rows if row.assignment == self._default), None)
+        self._least_s = math.inf if known is None or known.seconds is None else known.seconds
         self._batches = 0
         self._ended = False
-        self.asked = len(file.rows)
+        self._again: deque[Assignment] = deque()
+        self._round = 1
+        self._new = len(file.rows)
+        self.asked = sum(max(1, len(row.times)) for row in file.rows)
 
     def done(self, count: int) -> bool:
-        """Whether the pool has so many rows or is about to, or nothing new is found."""
-        return self._ended or self.asked >= count
+        """Whether the pool has so many rows or is about to, or nothing new is found; and each has its visits."""
+        if not self._is_full(count):
+            return False
+        while not self._again and self._round < self._visits:
+            self._round += 1
+            timed = (row for row in self.file.rows if row.assignment != self._default and row.times)
+            self._again.extend(row.assignment for row in timed if len(row.times) < self._round)
+        return not self._again
+
+    def _is_full(self, count: int) -> bool:
+        return self._ended or self._new >= count
 
     def launch(self, count: int, bench: Workbench) -> _Flight:
-        """Send new candidates on their way, the default between them."""
+        """Send candidates on their way, the default between them: new ones, or those of a round of visits."""
+        if self._is_full(count):
+            again = [self._again.popleft() for _ in range(min(BATCH, len(self._again)))]
+            self._rng.shuffle(again)
+            return self._sent(again, bench, searched=False)
         self._batches += 1
         searched = self._batches % SEARCHED == 0 or bool(self._starts)
         found = itertools.chain(self._starts, self._mutants()) if searched else self._new_samples()
-        chosen = list(itertools.islice(found, min(BATCH, count - self.asked)))
+        chosen = list(itertools.islice(found, min(BATCH, count - self._new)))
         self._starts = []
         self._ended = not chosen and not searched
         self._known.update(chosen)
+        self._new += len(chosen)
+        return self._sent(chosen, bench, searched=searched)
+
+    def _sent(self, chosen: Sequence[Assignment], bench: Workbench, *, searched: bool) -> _Flight:
         self.asked += len(chosen)
         order = [self._default]
         for start in range(0, len(chosen), BETWEEN):
@@ -161,16 +184,13 @@ class _Recording:
         defaults = [i for i, (assignment, _) in enumerate(timed) if assignment == self._default]
         times = {i: min(r.samples_s) for i in defaults if isinstance(r := timed[i][1], Measured)}
         self._least_s = min([self._least_s, *times.values()])
-        quiet = {i: time_s for i, time_s in times.items() if time_s <= DISTURBED * self._least_s}
-        if self._default_s is None and quiet:
-            at, self._default_s = min(quiet.items(), key=lambda entry: entry[1])
-            self.file.append([timed[at]], searched=False)
+        quiet = [i for i in times if times[i] <= DISTURBED * self._least_s]
+        known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
+        if quiet and known < min(self._round, self._visits):
+            self.file.append([timed[quiet[0]]], searched=False)  # as often as any other candidate
         for before, after in itertools.pairwise(defaults):
-            beside = [quiet[i] for i in (before, after) if i in quiet]
-            if len(beside) == 2 and max(beside) <= DRIFT * min(beside) and self._default_s is not None:
-                scale = 2 * self._default_s / sum(beside)
-                inner = [(a, _scaled(r, scale)) for a, r in timed[before + 1 : after]]
-                self.file.append(inner, searched=searched)
+            if before in quiet and after in quiet:
+                self.file.append(timed[before + 1 : after], searched=searched)
 
     def _new_samples(self) -> Iterator[Assignment]:
         return (a for a in self._samples if a not in self._known)
@@ -185,9 +205,3 @@ class _Recording:
             if mutant not in self._known and mutant not in tried:
                 tried.add(mutant)
                 yield mutant
-
-
-def _scaled(result: MeasureResult, scale: float) -> MeasureResult:
-    if isinstance(result, MeasureFailed):
-        return result
-    return replace(result, samples_s=tuple(scale * s for s in result.samples_s))
