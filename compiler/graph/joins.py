@@ -81,11 +81,11 @@ def place_parts(graph: Graph, layouts: Mapping[str, Layout]) -> Placement:
     elements; its dimensions lie in the order of the whole's, and it has no wider border of zeros.
     """
     found, wholes, types = dict(layouts), dict[str, str](), graph.types()
-    free = computed = {node.output for node in graph.nodes} - set(graph.outputs)
+    computed = {node.output for node in graph.nodes} - set(graph.outputs)
+    free = set(computed)
     nodes: list[Node] = []
-    for node in reversed(
-        graph.nodes
-    ):  # a whole that is a part of another gets its place before its own parts do
+    # Backwards: a whole that is a part of another gets its place before its own parts do.
+    for node in reversed(graph.nodes):
         join = find_join(node) if node.output in computed else None
         parts = {} if join is None else _parts(join, found, types, free)
         if join is None or not parts:
@@ -98,7 +98,7 @@ def place_parts(graph: Graph, layouts: Mapping[str, Layout]) -> Placement:
         nodes += [join.of(names), *copies]
         found |= {name: _inside(found[node.output], join, side) for name, side in named}
         wholes |= dict.fromkeys(names, node.output)
-        free = free - set(names)
+        free -= set(names)
     return Placement(graph.with_nodes(tuple(reversed(nodes))) if wholes else graph, found, wholes)
 
 
