@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from compiler.index import Atom, FloorDiv, Index, Mod, product_of
+from compiler.scalar import FAR, Bound, Guard
 from compiler.symbol import Symbol
 
 Values = Mapping[str, int]
@@ -167,6 +168,32 @@ def _atom(instances: Sequence[Atom], points: Sequence[Values], where: str) -> In
     return value // divisor if isinstance(first, FloorDiv) else value % divisor
 
 
+def _guard(instances: Sequence[Guard], points: Sequence[Values], where: str) -> Guard:
+    """Tests against a number that differs compare with an expression: one test of each end that does."""
+    first = instances[0]
+    if len({len(other.bounds) for other in instances}) > 1:
+        msg = f"{where} has {sorted({len(other.bounds) for other in instances})} tests"
+        raise DiffersError(msg)
+    bounds: list[Bound] = []
+    for place, tests in enumerate(zip(*(other.bounds for other in instances), strict=True)):
+        bounds += _tests(tests, points, f"{where}.bounds[{place}]")
+    inside = generalise([other.inside for other in instances], points, f"{where}.inside")
+    outside = generalise([other.outside for other in instances], points, f"{where}.outside")
+    common = Guard(tuple(bounds), inside, outside)
+    return first if common == first else common
+
+
+def _tests(tests: Sequence[Bound], points: Sequence[Values], where: str) -> tuple[Bound, ...]:
+    index = _index([test.index for test in tests], points, f"{where}.index")
+    lows, highs = [test.low for test in tests], [test.high for test in tests]
+    if len(set(lows)) == len(set(highs)) == 1:
+        return (Bound(index, lows[0], highs[0]),)
+    low = polynomial(lows, points, f"{where}.low")
+    upper = Bound(index - polynomial(highs, points, f"{where}.high"), -FAR, 0)
+    # An axis is never negative.
+    return (upper,) if low == Index() and index.name is not None else (Bound(low - index, -FAR, 1), upper)
+
+
 def _record(instances: Sequence[Any], points: Sequence[Values], where: str) -> Any:
     first = instances[0]
     changes = {}
@@ -223,6 +250,7 @@ def same_array(a: Any, b: Any) -> bool:
 
 _RULES: tuple[tuple[type, Callable[[Sequence[Any], Sequence[Values], str], Any]], ...] = (
     (Index, _index),
+    (Guard, _guard),
     (tuple, _tuple),
     (Mapping, _mapping),
     (np.ndarray, _array),

@@ -352,8 +352,56 @@ def test_attention_over_an_open_length_and_batch(threads: int) -> None:
             ),
             {"x": [0, 8]},
         ),
+        (
+            built([node("Concat", "x b", "y", axis=0)], {"x": ["n", 6]}, {"y": [None, 6]}, {"b": (2, 6)}),
+            {"x": [0, 6]},
+        ),
+        (
+            built([node("Concat", "b x", "y", axis=0)], {"x": ["n", 6]}, {"y": [None, 6]}, {"b": (2, 6)}),
+            {"x": [0, 6]},
+        ),
+        (
+            built([node("Concat", "x b", "y", axis=1)], {"x": [3, "n"]}, {"y": [3, None]}, {"b": (3, 5)}),
+            {"x": [3, 0]},
+        ),
+        (
+            built(
+                [node("Concat", "b x x", "t", axis=1), node("Neg", "t", "y")],
+                {"x": [3, "n"]},
+                {"y": [3, None]},
+                {"b": (3, 5)},
+            ),
+            {"x": [3, 0]},
+        ),
+        (
+            built(
+                [node("Concat", "x z", "t", axis=1), node("MatMul", "q t", "y")],
+                {"x": [4, "n"], "z": [4, 1], "q": [2, 4]},
+                {"y": [2, None]},
+                {},
+            ),
+            {"x": [4, 0], "z": [4, 1], "q": [2, 4]},
+        ),
+        (
+            built([node("Pad", "x p", "y")], {"x": [3, "n"]}, {"y": [3, None]}, {"p": [0, 2, 0, 3]}),
+            {"x": [3, 0]},
+        ),
     ],
-    ids=["inner", "columns", "sum", "transposed", "softmax across", "largest of the batch", "with itself"],
+    ids=[
+        "inner",
+        "columns",
+        "sum",
+        "transposed",
+        "softmax across",
+        "largest of the batch",
+        "with itself",
+        "rows behind it",
+        "rows before it",
+        "columns behind it",
+        "twice behind columns",
+        "a step joined to those before",
+        "with a border",
+    ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_open_size_may_be_anywhere(

@@ -10,7 +10,7 @@ import pytest
 
 from compiler.errors import CompileError
 from compiler.index import Index
-from compiler.scalar import Load
+from compiler.scalar import Bound, Guard, Load
 from compiler.symbol import Symbol
 from compiler.workload.canonical import canonicalise
 from compiler.workload.generalise import DiffersError, generalise, polynomial, sample_values
@@ -82,6 +82,21 @@ def test_steps_and_divisors_may_depend_on_the_size() -> None:
     loop, n = Index.of("i"), Index.of("n")
     found = generalise([Load("x", (loop * p["n"], loop // p["n"])) for p in ONE], ONE)
     assert found == Load("x", (loop.times(n), loop // n))
+
+
+def test_a_test_against_a_size_compares_with_it() -> None:
+    def beside(n: int) -> Guard:
+        i = Index.of("i")
+        return Guard((Bound(i, 0, n), Bound(i - 2, n - 3, 2 * n)), Load("x", (i,)), Load("y", (i - n,)))
+
+    found = generalise([beside(p["n"]) for p in ONE], ONE)
+    for n in (1, 5, 100):
+        tests = [replace(b, index=b.index.substitute({"n": Index.of(n)})) for b in found.bounds]
+        for i in range(3 * n):
+            held = [b.low <= b.index.evaluate({"i": i}) < b.high for b in tests]
+            assert all(held) == (i < n and n - 3 <= i - 2 < 2 * n)
+    assert found.outside == Load("y", (Index.of("i") - Index.of("n"),))
+    assert generalise([beside(4)] * len(ONE), ONE) == beside(4)
 
 
 def test_equal_parts_come_back_as_the_same_object() -> None:
