@@ -28,9 +28,6 @@ def contributed(node: NodeProto, domain: str, sizes: Sizes) -> FunctionProto | N
     outputs = [f"o{place}" for place in range(len(node.output))]
     if any(call.wants(place) and name not in made for place, name in enumerate(outputs)):
         return None
-    for place, name in enumerate(outputs):
-        if name not in made:
-            call.let("Identity", outputs[0], output=place)
     inputs = [f"i{place}" for place in range(len(node.input))]
     opsets = [helper.make_opsetid("", _OPSET)]
     return helper.make_function(DOMAIN, node.op_type, inputs, outputs, call.nodes, opsets)

@@ -110,12 +110,15 @@ def _embedded(call: Call) -> None:
 def _attention(call: Call) -> None:
     """Inputs: the value, its three projections as one matrix, their bias, a mask; no values of earlier steps.
 
-    The mask has one number for each place (1: seen), or says how many places of each row are seen.
+    The mask has one number for each place (1: seen), of all queries or of each, or says how many places are seen.
     """
     if any(call.has(place) for place in range(4, len(call.node.input))) or call.attribute("do_rotary", 0):
         return
     heads = call.attribute("num_heads")
     batch, length, _ = call.sizes(call.node.input[0])
+    masks = ((batch,), (batch, length), (batch, length, length))
+    if call.has(3) and call.sizes(call.node.input[3]) not in masks:
+        return
     three = call.sizes(call.node.input[1])[1]
     widths = list(call.attribute("qkv_hidden_sizes", [three // 3] * 3))
     joined = call.let("MatMul", call.input(0), call.input(1))

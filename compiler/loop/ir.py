@@ -23,8 +23,8 @@ its strides are then products. Where the bound has symbols only, the limit is th
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, Union, assert_never
 
 from compiler.dtype import DType
@@ -222,6 +222,23 @@ def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
             return statements
         case _:
             assert_never(stmt)
+
+
+def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """The statement with its direct sub-statements changed; the same object where none is."""
+    parts = sub_statements(stmt)
+    new = tuple(change(part) for part in parts)
+    if all(a is b for a, b in zip(new, parts, strict=True)):
+        return stmt
+    match stmt:
+        case For() | Let():
+            return replace(stmt, body=new[0])
+        case If(condition):
+            return If(condition, *new)
+        case Block():
+            return block(*new)
+        case _:
+            return stmt
 
 
 def walk_statements(stmt: Stmt) -> Iterator[Stmt]:

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
-from typing import assert_never
 
 from compiler.index import Index
 from compiler.loop.ir import (
-    Block,
     Extent,
     For,
     If,
@@ -32,6 +30,7 @@ from compiler.loop.ir import (
     Store,
     block,
     walk_statements,
+    with_parts,
 )
 from compiler.loop.simplify import decide, simplify_extent, simplify_statement, substitute_statement
 from compiler.scalar import Bound, Guard, walk
@@ -62,17 +61,8 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
         case Let(var, _, size, body, bound):
             new = _split_ends(var, Extent(size, bound), body, {**ranges, var: size})
             return stmt if new is body else replace(stmt, body=new)
-        case If(c, then, otherwise):
-            a, b = _peel(then, ranges), _peel(otherwise, ranges)
-            return stmt if a is then and b is otherwise else If(c, a, b)
-        case Store():
-            return stmt
-        case Block(statements):
-            new_statements = tuple(_peel(s, ranges) for s in statements)
-            same = all(a is b for a, b in zip(new_statements, statements, strict=True))
-            return stmt if same else block(*new_statements)
         case _:
-            assert_never(stmt)
+            return with_parts(stmt, lambda part: _peel(part, ranges))
 
 
 def _in_turn(loop: For, ranges: Mapping[str, int]) -> Stmt:

@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import assert_never
 
 from compiler.index import Index
 from compiler.loop.ir import (
-    Block,
     Extent,
     For,
     If,
@@ -28,6 +26,7 @@ from compiler.loop.ir import (
     Store,
     block,
     walk_statements,
+    with_parts,
 )
 from compiler.loop.simplify import simplify_statement, substitute_statement
 from compiler.scalar import Bound, Guard, walk
@@ -48,26 +47,14 @@ def _segment(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
         case For(var, extent, LoopKind.SERIAL, body) if extent.bound is None and _is_map(var, body):
             cuts = _cuts(var, extent.limit, body, ranges)
             return block(*(_loop(stmt, *part, ranges) for part in pairwise(cuts))) if cuts else stmt
-        case For(var, extent, _, body):
-            new = _segment(body, {**ranges, var: extent.limit})
-            return stmt if new is body else replace(stmt, body=new)
         case Let(var, _, size, body, None) if _is_map(var, body):
             cuts = _cuts(var, size, body, ranges)
             return replace(stmt, body=_chosen(var, body, list(pairwise(cuts)), ranges)) if cuts else stmt
-        case Let(var, _, size, body):
-            new = _segment(body, {**ranges, var: size})
-            return stmt if new is body else replace(stmt, body=new)
-        case If(condition, then, otherwise):
-            a, b = _segment(then, ranges), _segment(otherwise, ranges)
-            return stmt if a is then and b is otherwise else If(condition, a, b)
-        case Store():
-            return stmt
-        case Block(statements):
-            new_statements = tuple(_segment(s, ranges) for s in statements)
-            same = all(a is b for a, b in zip(new_statements, statements, strict=True))
-            return stmt if same else block(*new_statements)
+        case For(var, Extent(size)) | Let(var, _, size):
+            inner = {**ranges, var: size}
+            return with_parts(stmt, lambda part: _segment(part, inner))
         case _:
-            assert_never(stmt)
+            return with_parts(stmt, lambda part: _segment(part, ranges))
 
 
 def _is_map(var: str, body: Stmt) -> bool:

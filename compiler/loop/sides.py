@@ -15,7 +15,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store, with_parts
 from compiler.scalar import FAR, Bound, Const, Dot, Expr, Guard, Load, loads, rewrite, walk
 from compiler.symbol import ranges_of
 
@@ -29,12 +29,12 @@ def guard_sides(nest: LoopNest) -> LoopNest:
 def _guard_sides(stmt: Stmt, ranges: Mapping[str, int], reads: _Reads) -> Stmt:
     match stmt:
         case For(var, extent, kind, body):
-            inner = replace(reads, lanes=reads.lanes | {var}) if kind is LoopKind.VECTOR else reads
-            new = _guard_sides(body, {**ranges, var: extent.limit}, inner)
+            around = replace(reads, lanes=reads.lanes | {var}) if kind is LoopKind.VECTOR else reads
+            new = _guard_sides(body, {**ranges, var: extent.limit}, around)
             return stmt if new is body else replace(stmt, body=new)
-        case Let(var, _, size, body):
-            new = _guard_sides(body, {**ranges, var: size}, reads)
-            return stmt if new is body else replace(stmt, body=new)
+        case Let(var, _, size):
+            inner = {**ranges, var: size}
+            return with_parts(stmt, lambda part: _guard_sides(part, inner, reads))
         case If(condition, then, otherwise):
             name = condition.index.name
             limit = {} if name is None else {name: min(ranges[name], condition.high)}
@@ -43,10 +43,8 @@ def _guard_sides(stmt: Stmt, ranges: Mapping[str, int], reads: _Reads) -> Stmt:
         case Store(buffer, indices, value):
             guarded = reads.guarded(value, ranges) if reads.lanes else value
             return stmt if guarded is value else Store(buffer, indices, guarded)
-        case Block(statements):
-            parts = tuple(_guard_sides(s, ranges, reads) for s in statements)
-            same = all(a is b for a, b in zip(parts, statements, strict=True))
-            return stmt if same else Block(parts)
+        case Block():
+            return with_parts(stmt, lambda part: _guard_sides(part, ranges, reads))
         case _:
             assert_never(stmt)
 
@@ -106,7 +104,7 @@ class _Reads:
         return any(bound.index.names() & self.lanes for bound in guard.bounds)
 
     def _strays(self, value: Expr, ranges: Mapping[str, int]) -> bool:
-        """Whether it may read outside of a buffer somewhere."""
+        """Whether it may read outside of a buffer somewhere; what an instruction reads is never behind a test."""
         if any(isinstance(e, Dot) for e in walk(value)):
             return False
         return any(self._may_leave(load, ranges) for load in loads(value))

@@ -157,6 +157,9 @@ FLOATS = {
     ),
     "attention": Case("Attention", PROJECTED, (1, 2), attributes=(("num_heads", 4),)),
     "masked attention": Case("Attention", (*PROJECTED, SEEN), (1, 2), attributes=(("num_heads", 2),)),
+    "attention of each to its own": Case(
+        "Attention", (*PROJECTED, np.tril(np.ones((2, 5, 5), I32))), (1, 2), attributes=(("num_heads", 2),)
+    ),
     "attention to the first": Case(
         "Attention", (*PROJECTED, np.array([3, 5], I32)), (1, 2), attributes=(("num_heads", 4),)
     ),
@@ -218,6 +221,8 @@ def test_the_sum_before_a_normalisation_is_an_output_too() -> None:
     [
         pytest.param(Case("Attention", (*PROJECTED, None, floats(2, 2, 4, 3, 4)), (1, 2),
                           attributes=(("num_heads", 4),)), id="earlier steps"),
+        pytest.param(Case("Attention", (*PROJECTED, np.array([3, 5, 0, 1], I32)), (1, 2),
+                          attributes=(("num_heads", 4),)), id="places between two"),
         pytest.param(Case("SkipLayerNormalization", (HIDDEN, WIDE, floats(16)), (2,), outputs=2), id="the mean"),
         pytest.param(Case("NhwcMaxPool", (A,), attributes=(("kernel_shape", [2, 2]),)), id="another operator"),
     ],
