@@ -4,21 +4,33 @@ A padded convolution reads `Guard(0 <= h < H and 0 <= w < W, x[h, w], 0)`. Where
 is wide enough, the guard can go and the load stays:
 
     (x[a2 + r1 - 1, ...] if 0 <= a2 + r1 - 1 < 56 and ... else 0.0)   →   x[a2 + r1 - 1, ...]
+
+What is read from a border is multiplied for nothing. Along the innermost dimension, where the elements of a tile lie,
+that is cheaper than a test of each; along the others a test can stand around a whole tile (compiler.loop.skip). So a
+border that would be a large part of what is read (dilations near the extent) is left to the test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from compiler.graph.ir import ComputeKind, Graph, Node, TensorType
 from compiler.graph.layout import Layout
 from compiler.graph.layout_votes import votes
-from compiler.index import Ranges
+from compiler.index import Index, Ranges
 from compiler.scalar import Bound, Const, Expr, Guard, Load, rewrite, walk
 
 Halo = tuple[tuple[int, ...], tuple[int, ...]]
 """Zeros before and after, per logical dimension."""
+
+_MOST_WASTED = 0.1
+"""Of a contraction's reads along one dimension, the share that may lie in the border."""
+_COUNTED = 1 << 20
+"""Places of an index that are counted; one with more is taken for one that hardly reads its border."""
 
 
 def zero_halos(graph: Graph) -> dict[str, Halo]:
@@ -37,7 +49,7 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
             load = zero_padded(expr, types)
             if load is None or load.buffer in graph.constants:
                 continue
-            need = _reach(load, types[load.buffer].sizes, node.compute.ranges)
+            need = _worth(load, types[load.buffer].sizes, node.compute.ranges)
             found[load.buffer] = _widest(found.get(load.buffer, need), need)
             if node.compute.kind is ComputeKind.CONTRACTION and (
                 load.buffer not in graph.inputs or _turned(node, load.buffer, types, graph.constants)
@@ -65,7 +77,7 @@ def zero_padded(expr: Expr, types: Mapping[str, TensorType]) -> Load | None:
 def drop_guards(
     expr: Expr, types: Mapping[str, TensorType], layouts: Mapping[str, Layout], ranges: Ranges
 ) -> Expr:
-    """Replace every zero-padded load by the plain load where the value's halo covers all that it reaches."""
+    """Drop those tests of every zero-padded load whose dimension has a halo that covers all that it reaches."""
 
     def rule(e: Expr) -> Expr | None:
         load = zero_padded(e, types)
@@ -73,10 +85,19 @@ def drop_guards(
             return None
         layout = layouts[load.buffer]
         before, after = _reach(load, types[load.buffer].sizes, ranges)
-        covered = all(n <= have for n, have in zip(before, layout.zeros_before, strict=True)) and all(
-            n <= have for n, have in zip(after, layout.zeros_after, strict=True)
-        )
-        return load if covered else None
+        uncovered = {
+            index
+            for index, need, have in zip(
+                load.indices,
+                zip(before, after, strict=True),
+                zip(layout.zeros_before, layout.zeros_after, strict=True),
+                strict=True,
+            )
+            if need[0] > have[0] or need[1] > have[1]
+        }
+        assert isinstance(e, Guard)
+        tested = tuple(bound for bound in e.bounds if bound.index in uncovered)
+        return Guard(tested, load, e.outside) if tested else load
 
     return rewrite(expr, rule)
 
@@ -92,6 +113,30 @@ def _reach(load: Load, shape: tuple[int, ...], ranges: Ranges) -> Halo:
     before = tuple(max(0, -low) for low, _ in bounds)
     after = tuple(max(0, high - size + 1) for (_, high), size in zip(bounds, shape, strict=True))
     return before, after
+
+
+def _worth(load: Load, shape: tuple[int, ...], ranges: Ranges) -> Halo:
+    """What the load reaches, but where it is too much and a test can stand around a tile."""
+    before, after = _reach(load, shape, ranges)
+    padded = [d for d, (low, high) in enumerate(zip(before, after, strict=True)) if low or high]
+    for d in padded[:-1]:
+        if _wasted(load.indices[d], shape[d], ranges) > _MOST_WASTED:
+            before, after = _without(before, d), _without(after, d)
+    return before, after
+
+
+def _wasted(index: Index, size: int, ranges: Ranges) -> float:
+    """The share of an index's places that lie outside of the extent."""
+    names = sorted(index.names())
+    extents = [ranges[name] for name in names]
+    if prod(extents) > _COUNTED:
+        return 0.0
+    places = index.evaluate(dict(zip(names, np.indices(extents, sparse=True), strict=True)))
+    return 1.0 - float(np.mean((places >= 0) & (places < size)))
+
+
+def _without(zeros: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    return (*zeros[:dim], 0, *zeros[dim + 1 :])
 
 
 def _widest(a: Halo, b: Halo) -> Halo:

@@ -107,21 +107,28 @@ def test_reduced_rows_of_a_normalisation_ask_for_nothing() -> None:
 
 def test_the_halo_is_what_the_convolution_reaches() -> None:
     b = GraphBuilder()
-    x = b.relu(b.input("x", 1, 4, 9, 9))
+    x = b.relu(b.input("x", 1, 4, 27, 27))
     y = b.conv(x, 4, k=3, stride=2, pad=1)
     halo = assign_layouts(b.graph(y))[x]
     assert (halo.before, halo.after) == ((0, 0, 1, 1), (0, 0, 1, 1))
     even = GraphBuilder()
-    x = even.relu(even.input("x", 1, 4, 8, 8))
+    x = even.relu(even.input("x", 1, 4, 26, 26))
     halo = assign_layouts(even.graph(even.conv(x, 4, k=3, stride=2, pad=1)))[x]
     assert (halo.before, halo.after) == ((0, 0, 1, 1), (0, 0, 0, 0))
 
 
 def test_the_halo_covers_all_zero_padded_reductions_of_a_value() -> None:
     b = GraphBuilder()
-    x = b.relu(b.input("x", 1, 4, 8, 8))
+    x = b.relu(b.input("x", 1, 4, 26, 26))
     outs = [b.conv(x, 4, k=3, pad=1), b.conv(x, 4, k=5, pad=2), b.pool(x, 3, 1, 1, "sum")]
     assert assign_layouts(b.graph(*outs))[x].before == (0, 0, 2, 2)
+
+
+def test_a_border_that_would_be_much_of_what_is_read_is_kept_along_the_innermost_dimension_alone() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 1, 4, 8, 8))
+    halo = assign_layouts(b.graph(b.conv(x, 4, k=5, pad=2)))[x]
+    assert (halo.before, halo.after) == ((0, 0, 0, 2), (0, 0, 0, 2))
 
 
 def test_pooling_alone_asks_for_no_halo() -> None:

@@ -42,6 +42,24 @@ def test_a_guard_goes_where_the_halo_covers_it(before: int, after: int, drops: b
     assert kept == (guard.inside if drops else guard)
 
 
+def test_the_tests_of_a_dimension_without_halo_stay() -> None:
+    b = GraphBuilder()
+    b.input("x", 8, 8)
+    column = Index.of("a1") + "r1" - 1
+    guard = Guard((Bound(ROW, 0, 8), Bound(column, 0, 8)), load("x", ROW, column), Const(0.0))
+    layouts = {"x": Layout((0, 1), (0, 1), (0, 1))}
+    kept = drop_guards(guard, b.inputs, layouts, {"a0": 8, "r0": 3, "a1": 8, "r1": 3})
+    assert kept == Guard((Bound(ROW, 0, 8),), guard.inside, Const(0.0))
+
+
+def test_the_test_of_an_index_stays_where_one_of_its_dimensions_has_no_halo() -> None:
+    b = GraphBuilder()
+    b.input("x", 8, 8)
+    guard = Guard((Bound(ROW, 0, 8),), load("x", ROW, ROW), Const(0.0))
+    layouts = {"x": Layout((0, 1), (0, 1), (0, 1))}
+    assert drop_guards(guard, b.inputs, layouts, {"a0": 8, "r0": 3}) == guard
+
+
 def test_padding_that_is_never_reached_needs_no_halo() -> None:
     b = GraphBuilder()
     x = b.relu(b.input("x", 1, 2, 5, 5))

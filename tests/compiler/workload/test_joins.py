@@ -121,7 +121,7 @@ def test_a_part_is_read_by_others_too() -> None:
 
 def test_zeros_around_a_part_are_not_where_another_part_is() -> None:
     b = GraphBuilder()
-    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
+    x = b.relu(b.conv(b.input("x", 1, 3, 12, 12), 8))
     part, other = b.relu(b.conv(x, 8)), b.conv(x, 8)
     whole = join(b, 2, part, other)
     program = checked(b.graph(b.conv(whole, 5, 3, pad=1), b.conv(part, 3, 3, pad=1)))
