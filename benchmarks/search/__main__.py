@@ -3,6 +3,8 @@
 prepare --models DIR [--tasks N] [--threads N]   an empty pool for the heaviest Tasks of each network
 record [--count N] [--visits N] [--minutes M]    fill the pools evenly; run it again to go on
 report [--seeds N] [--trials N] [--json FILE] [--plot FILE]
+train [--model FILE]                             a cost model, kept where it is better than the one in use
+fit                                              the rates of the predicted cycles (tuner/cost_model/cost.py)
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.search.curves_plot import curves_svg
+from benchmarks.search.fit import fitted, measured, rates_text
 from benchmarks.search.lab import (
     LEAST_ROWS,
     Findings,
@@ -32,9 +35,10 @@ from benchmarks.search.record import OPTIONS, prepare, record
 from compiler.errors import InputError
 from compiler.target import native_target
 from tuner.cost_model.gates import TaskSamples, held_out
+from tuner.cost_model.relative import NAMES
 from tuner.cost_model.shipped import SHIPPED
 from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
-from tuner.cost_model.trees import XGBoostOptions, train
+from tuner.cost_model.trees import XGBoostOptions, base_of, train
 from tuner.measure import Builder, Runner
 from tuner.phases import PhaseClock
 from tuner.workbench import Workbench
@@ -53,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _record(options)
         case "train":
             _train(options)
+        case "fit":
+            tasks = [measured(pool) for pool in usable(load_pools(options.pools))]
+            print(rates_text(tasks, fitted(tasks)))
         case _:
             _report(options)
 
@@ -108,7 +115,7 @@ def _train(options: argparse.Namespace) -> None:
     if why:
         print(f"not kept: {why}")
         raise SystemExit(1)
-    booster = train([(task.features, task.throughput) for task in tasks], XGBoostOptions())
+    booster = train([(t.features, t.throughput) for t in tasks], XGBoostOptions(), base=base_of(NAMES))
     assert booster is not None  # the gates have trained on fewer
     number = 1 if kept is None else kept.number + 1
     save_model(options.model, booster, gates, number, seen(pools))
@@ -150,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     recording.add_argument("--threads", type=int, default=1, help="only pools of Tasks for so many (1)")
     training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")
     training.add_argument("--model", type=Path, default=SHIPPED, help="where the model is, or will be")
+    commands.add_parser("fit", help="rates of the predicted cycles that explain the pools best")
     reporting = commands.add_parser("report", help="gates, ablation, replay")
     reporting.add_argument("--seeds", type=int, default=10, help="of each replay; 0 for none (10)")
     reporting.add_argument("--trials", type=int, default=64, help="of each replay (64)")

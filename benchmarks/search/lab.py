@@ -17,11 +17,11 @@ from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differ
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
-from tuner.cost_model.trees import XGBoostOptions, train
+from tuner.cost_model.trees import XGBoostOptions, base_of, train
 from tuner.interval import RESAMPLES, Interval
 from tuner.task import Task
 
-GROUPS = ("work", "machine", "tile", "level", "parallel", "nest")
+GROUPS = ("work", "machine", "tile", "level", "parallel", "nest", "cost")
 MILESTONES = (1, 8, 32, 64)
 SOLVED = 0.97
 LEAST_ROWS = 12
@@ -117,7 +117,11 @@ def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, 
     `pretrained` begins with trees of all other networks, `evolutionary` with nothing.
     """
     priors = {
-        network: train([(t.features, t.throughput) for t in tasks if t.group != network], XGBoostOptions())
+        network: train(
+            [(t.features, t.throughput) for t in tasks if t.group != network],
+            XGBoostOptions(),
+            base=base_of(NAMES),
+        )
         for network in {pool.network for pool in pools}
     }
     curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "pretrained": []}
@@ -222,7 +226,7 @@ def _gates_text(left_out: str, gates: Gates | None) -> list[str]:
     return [
         *lines,
         f"  {'default':18s} {gates.usual:.3f}   what no model reaches",
-        f"  instant mode takes what leads by {gates.margin:.1f}; it is slower than the default, by over {SLOWER:.0%},"
+        f"  instant mode takes what leads by {gates.margin:.2f}; it is slower than the default, by over {SLOWER:.0%},"
         f" on {gates.worse:.0%} of the Tasks",
     ]
 

@@ -17,6 +17,7 @@ import pytest
 from benchmarks.search import lab
 from benchmarks.search.__main__ import main as search_main
 from benchmarks.search.curves_plot import curves_svg
+from benchmarks.search.fit import fitted, measured, rates_text, residual
 from benchmarks.search.pools import (
     Pool,
     PoolFile,
@@ -37,6 +38,7 @@ from examples.networks import filled
 from tests.compiler.workloads import padded_convolution
 from tests.tuner import toy
 from tuner.candidate import Candidate
+from tuner.cost_model.cost import RATES
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
 from tuner.cost_model.stored import load_model
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
@@ -142,9 +144,23 @@ def test_papers_say_what_the_samples_came_from() -> None:
 
 
 def test_a_group_that_tells_all_is_missed() -> None:
-    without = lab.ablation(SAMPLES)
+    large = lab.task_samples([pool("one", 96, 200), pool("two", 128, 200)])
+    without = lab.ablation(large)
     assert without["tile"].pairwise_accuracy.value < without["machine"].pairwise_accuracy.value
     assert {lab.group_of(name) for name in ("level3_over_l1", "beside_nest_waste")} == {"level", "nest"}
+
+
+def test_rates_are_found_again_from_times_that_follow_them() -> None:
+    """Times under rates where loads cost far more than they are taken to."""
+    true, made = replace(RATES, load=3.0), pool("one", 96, 60)
+    timed = [measured(made), measured(pool("two", 128, 60))]
+    tasks = [replace(task, seconds=1e-9 * task.cycles(true)) for task in timed]
+    found = fitted(tasks, evaluations=600)
+    assert np.mean([residual(task, found) for task in tasks]) < 0.5 * np.mean(
+        [residual(t, RATES) for t in tasks]
+    )
+    assert found.load > 1.5 * RATES.load
+    assert "load" in rates_text(tasks, found)
 
 
 def test_trials_to_a_share() -> None:

@@ -13,9 +13,9 @@ from tests.compiler.workloads import convolution
 from tuner.candidate import Candidate
 from tuner.cost_model.features import FEATURE_NAMES
 from tuner.cost_model.gates import TaskSamples, held_out
-from tuner.cost_model.relative import RelativeFeatures
+from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import Seen, StoredModel, machine_of
-from tuner.cost_model.trees import XGBoostOptions, train
+from tuner.cost_model.trees import XGBoostOptions, base_of, train
 from tuner.task import Task
 
 
@@ -42,7 +42,8 @@ def formula_model(machine: str = "x86-64-v3") -> StoredModel:
         everything = np.ones(len(chosen), dtype=np.bool_)
         tasks.append(TaskSamples(network, task.name, features, found / found.max(), everything, 0))
     options = XGBoostOptions(rounds=20)
-    gates, booster = held_out(tasks, options), train([(t.features, t.throughput) for t in tasks], options)
+    gates = held_out(tasks, options)
+    booster = train([(t.features, t.throughput) for t in tasks], options, base=base_of(NAMES))
     assert gates is not None
     assert booster is not None
     seen = Seen(frozenset({machine_of(target)}), frozenset({1}), frozenset(knobs), {})

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.cost_model.metrics import pairwise_accuracy, peak_at
-from tuner.cost_model.trees import Array, XGBoostOptions, scores, train
+from tuner.cost_model.relative import NAMES
+from tuner.cost_model.trees import Array, XGBoostOptions, base_of, scores, train
 from tuner.interval import RESAMPLES, Interval
 
 GAP = 0.03
 """Candidates of a pair differ by more than this."""
 BARS = {"pairwise_accuracy": 0.93, "peak_at_1": 0.92, "peak_at_5": 0.96, "instant": 0.92}
-MARGINS = tuple(np.round(np.arange(0.0, 4.01, 0.1), 1).tolist())
-"""By how much a candidate's score has to pass the default's: what is tried."""
+MARGINS = tuple(np.round(np.arange(0.0, 1.001, 0.02), 2).tolist())
+"""By how much a candidate's score, a logarithm of throughput, has to pass the default's: what is tried."""
 SLOWER = 0.05
 """A choice that takes so much longer than the default is worse."""
 
@@ -114,11 +115,12 @@ def held_out(
     groups = sorted({task.group for task in tasks})
     if len(groups) < 2:
         return None
-    seen = slice(None) if columns is None else list(columns)
+    seen = list(range(len(NAMES)) if columns is None else columns)
+    base = base_of([NAMES[column] for column in seen])
     judged: list[_Judged] = []
     for group in groups:
         others = [(t.features[:, seen], t.throughput) for t in tasks if t.group != group]
-        booster = train(others, options or XGBoostOptions())
+        booster = train(others, options or XGBoostOptions(), base=base)
         if booster is not None:
             judged += [_Judged(t, scores(booster, t.features[:, seen])) for t in tasks if t.group == group]
     by_task = {

@@ -7,14 +7,14 @@ that the inside touches. Everything has a leading dimension over the Schedules, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.index import Atom, FloorDiv, Index, LookedUp, Times
+from compiler.index import Atom, Divisor, FloorDiv, Index, LookedUp, Mod, Times
 from compiler.scalar import lookup_names
 from compiler.symbol import static
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
@@ -22,24 +22,65 @@ from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 AccessClass = Literal["input", "constant", "output"]
-_LINE_BYTES = 64
+LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Access:
     """How the anchor reads or writes a buffer. The leading dimension is 1 where all Schedules agree.
 
+    An index is a sum of terms `scale * (value // divisor % modulus)`, where a value is linear in the axes.
+
     Attributes:
-        matrix: shape (n or 1, n_dims, n_axes), steps of each dimension's index per step of an axis.
+        matrix: shape (n or 1, n_terms, n_axes), steps of each term's value per step of an axis.
+        terms: the numbers of the terms.
         sizes, strides: of the buffer in elements, shape (n or 1, n_dims).
     """
 
     kind: AccessClass
     buffer: str
     matrix: Array
+    terms: Terms
     sizes: Array
     strides: Array
     element_bytes: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of the indices of an access. `divisor` is 1 and `modulus` infinite where there is none.
+
+    Attributes:
+        scale: shape (n_dims, n_terms), 0 where a term belongs to another dimension.
+        divisor, modulus: shape (n_terms,).
+    """
+
+    scale: Array
+    divisor: Array
+    modulus: Array
+
+    @staticmethod
+    def plain(dims: int) -> Terms:
+        """One term for each dimension, its value."""
+        return Terms(np.eye(dims), np.ones(dims), np.full(dims, np.inf))
+
+    def reach(self, values: Array) -> Array:
+        """How far each dimension goes while the values go so far, shape (..., n_terms) to (..., n_dims).
+
+        Values begin at multiples of their divisors, as blocks do.
+        """
+        quotients = np.ceil((values + 1.0) / self.divisor) - 1.0
+        whole = np.where(self.divisor == 1.0, values, quotients)
+        return np.asarray(np.minimum(whole, self.modulus - 1.0) @ self.scale.T)
+
+    def moved(self, steps: Array, limits: Array) -> Array:
+        """Mean step of each dimension, of loops that move the values by `steps`; shapes (..., n_terms), (..., 1)."""
+        within = (self.divisor > 1.0) & (steps * limits <= self.divisor)
+        quotients = np.where(within, 0.0, steps / self.divisor)
+        again = np.isfinite(self.modulus) & (
+            quotients % np.where(np.isfinite(self.modulus), self.modulus, 1.0) == 0.0
+        )
+        return np.asarray(np.where(again, 0.0, quotients) @ self.scale.T)
 
 
 @dataclass(frozen=True)
@@ -72,6 +113,7 @@ class Nests:
     region: Array
     materialised: Array
     instruction: str = ""
+    _known: dict[tuple[str, int], Array] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def form(self) -> tuple[object, ...]:
@@ -91,22 +133,52 @@ class Nests:
         last = extents[:, :, -1]
         row = last * access.element_bytes
         whole_rows = last >= access.sizes[:, -1:]
-        row = np.where(whole_rows, row, np.ceil(row / _LINE_BYTES) * _LINE_BYTES)
+        row = np.where(whole_rows, row, np.ceil(row / LINE_BYTES) * LINE_BYTES)
         return np.asarray(extents[:, :, :-1].prod(axis=2) * row)
 
     def strides(self, access: Access) -> Array:
-        """Elements between two iterations of each loop, shape (n, n_loops); in a packed buffer 1 where it moves."""
-        moved = np.abs(self.steps @ access.matrix.swapaxes(1, 2)) @ access.strides[:, :, None]
-        moved = moved[:, :, 0]
+        """Elements between two iterations of each loop, shape (n, n_loops); in a packed buffer 1 where it moves.
+
+        Results that are kept where they are computed lie as close as their region allows.
+        """
+        return self._once("strides", access, self._strides)
+
+    def _strides(self, access: Access) -> Array:
+        values = np.abs(self.steps @ access.matrix.swapaxes(1, 2))
+        strides = self._compact(access) if access.kind == "output" else access.strides
+        moved = (access.terms.moved(values, self.limits[:, :, None]) @ strides[:, :, None])[:, :, 0]
         return np.asarray(np.minimum(moved, 1.0) if access.buffer in self.packed else moved)
+
+    def _compact(self, access: Access) -> Array:
+        """Strides of the anchor's result, shape (n, n_dims)."""
+        n, loops = self.limits.shape
+        begin = (loops - self.loops + self.outer_loops).astype(np.intp)
+        region = self._extents(access)[np.arange(n), begin]
+        ones = np.ones((n, 1))
+        inside = np.cumprod(np.concatenate([ones, region[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+        return np.asarray(np.where(self.region[:, None] > 0, inside, access.strides))
 
     def along_last(self) -> NDArray[np.bool_]:
         """Whether a loop moves an axis that the innermost one moves too, shape (n, n_loops)."""
         return np.asarray(((self.steps > 0) & (self.steps[:, -1:] > 0)).any(axis=2))
 
     def _extents(self, access: Access) -> Array:
-        reached = 1.0 + (self.spans - 1.0) @ access.matrix.swapaxes(1, 2)
-        return np.asarray(np.minimum(access.sizes[:, None, :], reached))
+        """Places of each dimension that the inside of loops[d:] touches, shape (n, n_loops + 1, n_dims)."""
+        return self._once("extents", access, self._touched)
+
+    def _touched(self, access: Access) -> Array:
+        reached = 1.0 + access.terms.reach((self.spans - 1.0) @ access.matrix.swapaxes(1, 2))
+        # Far apart, as the gates of a joined product are, places are fewer than what lies between the outermost.
+        moves = (access.terms.scale > 0) @ (access.matrix > 0).astype(np.float64) > 0
+        places = np.rint(np.exp2(np.log2(self.spans) @ moves.astype(np.float64).swapaxes(1, 2)))
+        return np.asarray(np.minimum(access.sizes[:, None, :], np.minimum(reached, places)))
+
+    def _once(self, what: str, access: Access, compute: Callable[[Access], Array]) -> Array:
+        """A value that several features ask for."""
+        key = (what, id(access))
+        if key not in self._known:
+            self._known[key] = compute(access)
+        return self._known[key]
 
 
 def joined(parts: Sequence[Nests]) -> Nests:
@@ -185,28 +257,58 @@ def _access(
     moved_by: Mapping[str, frozenset[str]],
 ) -> Access:
     names = [a.name for a in (*stage.axes, *stage.reduce_axes)]
-    matrix = np.array([[_slope(index, name, moved_by) for name in names] for index in indices])
+    found = [(dim, c, *_term(atom)) for dim, index in enumerate(indices) for atom, c in index.terms]
+    rows = [
+        [sum(abs(k) * _slope(atom, name, moved_by) for atom, k in value.terms) for name in names]
+        for _, _, value, _, _ in found
+    ]
+    scale = np.zeros((len(indices), len(found)))
+    for place, (dim, c, *_) in enumerate(found):
+        scale[dim, place] = abs(c)
     return Access(
         kind,
         buffer.name,
-        matrix.reshape(1, len(indices), len(names)),
+        np.array(rows, dtype=np.float64).reshape(1, len(found), len(names)),
+        Terms(
+            scale,
+            np.array([f[3] for f in found], dtype=np.float64),
+            np.array([f[4] for f in found], dtype=np.float64),
+        ),
         np.array([buffer.sizes], dtype=np.float64).reshape(1, len(indices)),
         np.array([buffer.strides], dtype=np.float64).reshape(1, len(indices)),
         buffer.dtype.size_bytes,
     )
 
 
-def _slope(index: Index, name: str, moved_by: Mapping[str, frozenset[str]]) -> float:
-    """Average step of an index per step of a name, quotients included; lookups count as uniformly distributed."""
-    return sum(abs(c) * _atom_slope(atom, name, moved_by) for atom, c in index.terms)
+def _term(atom: Atom) -> tuple[Index, float, float]:
+    """The value, divisor and modulus of a term."""
+    match atom:
+        case FloorDiv(Index(terms=((Mod(value, modulus), 1),), const=0), divisor):
+            by = _fixed(divisor)
+            return value, by, -(-_fixed(modulus) // by)
+        case FloorDiv(value, divisor):
+            return value, _fixed(divisor), np.inf
+        case Mod(Index(terms=((FloorDiv(value, divisor), 1),), const=0), modulus):
+            return value, _fixed(divisor), _fixed(modulus)
+        case Mod(value, modulus):
+            return value, 1.0, _fixed(modulus)
+        case _:
+            return Index.of(atom), 1.0, np.inf
 
 
-def _atom_slope(atom: Atom, name: str, moved_by: Mapping[str, frozenset[str]]) -> float:
-    if isinstance(atom, str):
-        return float(atom == name)
-    if isinstance(atom, LookedUp):
-        return atom.extent / 3 if name in moved_by[atom.name] else 0.0
-    if isinstance(atom, Times):  # of symbols; what is tuned has none
-        raise TypeError(atom)
-    inner = _slope(atom.value, name, moved_by)
-    return inner / static(Index.of(atom.divisor), "a divisor") if isinstance(atom, FloorDiv) else inner
+def _fixed(divisor: Divisor) -> float:
+    return float(static(Index.of(divisor), "a divisor"))
+
+
+def _slope(atom: Atom, name: str, moved_by: Mapping[str, frozenset[str]]) -> float:
+    """Average step of an atom per step of a name; one that is looked up moves by whole places."""
+    match atom:
+        case str():
+            return float(atom == name)
+        case LookedUp():
+            return float(name in moved_by[atom.name])
+        case Times():  # of symbols; what is tuned has none
+            raise TypeError(atom)
+        case FloorDiv() | Mod():
+            inner = sum(abs(c) * _slope(part, name, moved_by) for part, c in atom.value.terms)
+            return inner / _fixed(atom.divisor) if isinstance(atom, FloorDiv) else inner

@@ -34,7 +34,7 @@ from compiler.schedule.steps import (
 from compiler.workload.ir import Stage, stage_loads
 from tuner.cost_model.concrete import spans_of
 from tuner.cost_model.form import anchor_after
-from tuner.cost_model.nest import Access, Flags, Nests, accesses
+from tuner.cost_model.nest import Access, Flags, Nests, Terms, accesses
 
 Array = NDArray[np.float64]
 _Place = tuple[str, str]  # of a stage and of a loop in it
@@ -49,6 +49,8 @@ class Tracks:
 
     def __init__(self, start: State) -> None:
         self._stages = [_track(s.stage, start) for s in start.stages]
+        reads = {t.name: {buffer for buffer, _ in t.reads} for t in self._stages}
+        self._readers = {t.name: [n for n, read in reads.items() if t.target in read] for t in self._stages}
 
     def copies(self) -> dict[str, _Track]:
         """By name, free to be changed."""
@@ -59,8 +61,7 @@ class Tracks:
 
     def readers(self, name: str) -> list[str]:
         """The stages that read what a stage stores."""
-        target = next((t.target for t in self._stages if t.name == name), None)
-        return [t.name for t in self._stages if any(buffer == target for buffer, _ in t.reads)]
+        return self._readers.get(name, [])
 
 
 def parametric_nests(
@@ -250,7 +251,9 @@ def _attach(tracks: dict[str, _Track], step: ComputeAt) -> None:
             low, high = np.minimum(low, least), np.maximum(high, most)
             if axis is not None:
                 track.origin[axis] = outside
-        length: Array | float = np.asarray(high - low + 1)
+        # What nothing outside moves is all of it, and no more than there is.
+        most = np.inf if axis is None or outside else track.sizes[axis]
+        length: Array | float = np.minimum(high - low + 1, most)
         region = region * length
         for loop in track.loops:
             if loop.name == axis:
@@ -293,7 +296,7 @@ def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
     spatial = [loop for loop in old.loops if not loop.reduces]
     factored = old.loops[old.place(step.loop)]
     rest = [loop for loop in old.loops if loop.reduces and loop is not factored]
-    if old.at is not None or len(old.accesses) == 0:
+    if old.at is not None:
         raise Unfollowed
     new = [*spatial, factored, *rest]
     buffer = f"{old.target}.{step.loop}"
@@ -306,7 +309,7 @@ def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
         tuple(index.name for index in stored),
         [replace(loop, reduces=loop in rest) for loop in new],
         old.terms | {loop.name: [(loop.name, 1.0)] for loop in new},  # it reads at the old axes
-        _factored_accesses(old, new, [*spatial, factored], buffer),
+        _factored_accesses(old, new, [*spatial, factored], buffer) if old.accesses else (),
     )
     tracks[step.stage] = replace(
         old,
@@ -332,12 +335,10 @@ def _factored_accesses(
         replace(access, matrix=access.matrix @ change) for access in old.accesses if access.kind != "output"
     ]
     sizes = _stack([loop.limit for loop in stored])
-    ones = np.ones((len(sizes), 1))
-    strides = np.cumprod(np.concatenate([ones, sizes[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+    strides = np.cumprod(np.concatenate([np.ones((len(sizes), 1)), sizes[:, :0:-1]], axis=1), axis=1)[:, ::-1]
     written = next(access for access in old.accesses if access.kind == "output")
-    found.append(
-        Access("output", buffer, np.eye(len(stored), len(new))[None], sizes, strides, written.element_bytes)
-    )
+    matrix, plain = np.eye(len(stored), len(new))[None], Terms.plain(len(stored))
+    found.append(Access("output", buffer, matrix, plain, sizes, strides, written.element_bytes))
     return tuple(found)
 
 

@@ -1,7 +1,14 @@
-"""Gradient-boosted trees that rank the candidates of a Task: training, and a form that can be stored."""
+"""Gradient-boosted trees that rank the candidates of a Task: training, and a form that can be stored.
+
+The trees predict how far the logarithm of a candidate's time lies from that of its predicted cycles (cost.py), both
+less their means over the Task. So a few samples suffice to correct the prediction, and where there are none it stands.
+Regression orders pairs better than XGBoost's ranking objectives do, which see that one candidate is faster and not by
+how much: with noise in the times, most pairs that are nearly equal teach the opposite (docs/decisions/0023).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +18,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+BASE = "cost_all"
+"""The feature that the trees correct: log2 of predicted cycles."""
+_FAILED = 0.5
+"""Throughput of what failed, over that of the slowest that ran."""
+
 
 @dataclass(frozen=True, slots=True)
 class XGBoostOptions:
@@ -18,7 +30,7 @@ class XGBoostOptions:
 
     Attributes:
         columns: share of the features that a tree may look at, so that trees do not all lean on the same few.
-        pairs: how many of the top of a Task are compared with all the rest, in each round.
+        least: samples of a leaf.
     """
 
     rounds: int = 100
@@ -26,42 +38,65 @@ class XGBoostOptions:
     columns: float = 0.5
     learning_rate: float = 0.1
     bins: int = 64
-    pairs: int = 64
+    least: int = 2
     seed: int = 0
 
 
+def base_of(names: Sequence[str]) -> int | None:
+    """The column that trees on these features correct; None where there is none, and they predict all."""
+    return list(names).index(BASE) if BASE in names else None
+
+
 def train(
-    parts: Sequence[tuple[Array, Array]], options: XGBoostOptions, prior: xgb.Booster | None = None
+    parts: Sequence[tuple[Array, Array]],
+    options: XGBoostOptions,
+    prior: xgb.Booster | None = None,
+    base: int | None = None,
 ) -> xgb.Booster | None:
-    """Trees on (features, relevance) per Task, added to those of `prior`; None where no Task tells two apart."""
+    """Trees on (features, throughput) per Task, added to those of `prior`; None where no Task tells two apart.
+
+    `base`: as `base_of` says; the same for `prior`.
+    """
     parts = [(x, y) for x, y in parts if len(y) > 1 and y.min() < y.max()]
     if not parts:
         return prior
-    data = xgb.DMatrix(
-        np.vstack([x for x, _ in parts]),
-        np.concatenate([y for _, y in parts]),
-        qid=np.repeat(np.arange(len(parts)), [len(y) for _, y in parts]),
-        nthread=1,
-    )
+    labels = [_merit(y) - _centred(merit_of(x, base)) for x, y in parts]
+    data = xgb.DMatrix(np.vstack([x for x, _ in parts]), np.concatenate(labels), nthread=1)
     parameters = {
-        "objective": "rank:pairwise",
-        "lambdarank_pair_method": "topk",
-        "lambdarank_num_pair_per_sample": options.pairs,
+        "objective": "reg:squarederror",
+        "base_score": 0.0,
         "tree_method": "hist",
         "max_bin": options.bins,
         "max_depth": options.depth,
         "colsample_bytree": options.columns,
         "eta": options.learning_rate,
-        # The ranking objective's second derivatives are far below 1: the usual limit would forbid every
-        # split while data are few.
-        "min_child_weight": 0.1,
+        "min_child_weight": options.least,
         "nthread": 1,
         "seed": options.seed,
         "verbosity": 0,
     }
-    return xgb.train(parameters, data, options.rounds, xgb_model=prior)
+    booster = xgb.train(parameters, data, options.rounds, xgb_model=prior)
+    booster.set_attr(base=None if base is None else str(base))
+    return booster
 
 
 def scores(booster: xgb.Booster, features: Array) -> Array:
-    """Merit of each row, larger is better."""
-    return np.asarray(booster.predict(xgb.DMatrix(features, nthread=1)), dtype=np.float64)
+    """Merit of each row, larger is better: the logarithm of throughput, but for a constant of the Task."""
+    base = booster.attr("base")
+    residual = np.asarray(booster.predict(xgb.DMatrix(features, nthread=1)), dtype=np.float64)
+    return residual + merit_of(features, None if base is None else int(base))
+
+
+def merit_of(features: Array, base: int | None) -> Array:
+    """What the prediction alone says of each row: the logarithm of throughput, but for a constant."""
+    return np.zeros(len(features)) if base is None else -math.log(2) * features[:, base]
+
+
+def _merit(throughput: Array) -> Array:
+    """Logarithms less their mean; what failed is slower than what ran."""
+    slowest = throughput[throughput > 0].min()
+    return _centred(np.log(np.maximum(throughput, _FAILED * slowest)))
+
+
+def _centred(values: Array) -> Array:
+    return np.asarray(values - values.mean())

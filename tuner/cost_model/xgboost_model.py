@@ -1,9 +1,9 @@
-"""The cost model: gradient-boosted trees that learn to rank the candidates of a Task by their features.
+"""The cost model: what the loops alone predict, corrected by gradient-boosted trees that learn from measured times.
 
-One group per Task, so that only the order within a Task counts and Tasks of any size train one model. The relevance of
-a candidate is its throughput relative to the best of its Task; a failed one has 0, less than any that ran, so that the
-model learns what does not work as well. The served model learns from all; how well the ranking generalises is told by
-a rehearsal without a fixed fifth of every Task's candidates.
+Tasks of any size train one model, for only differences within a Task count. A failed candidate counts as one that is
+slower than any that ran, so that the model learns what does not work as well. Before the first training the prediction
+stands alone. The served model learns from all; how well it generalises is told by a rehearsal without a fixed fifth of
+every Task's candidates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tuner.candidate import Candidate
 from tuner.cost_model.metrics import mean_over_tasks, pairwise_accuracy, peak_at, relative_throughput
 from tuner.cost_model.protocol import FeatureExtractor, FitReport, Group
-from tuner.cost_model.trees import XGBoostOptions, scores, train
+from tuner.cost_model.trees import XGBoostOptions, base_of, merit_of, scores, train
 from tuner.measure import Measured
 from tuner.task import Task
 
@@ -49,7 +49,7 @@ class XGBoostModel:
     ) -> None:
         """`names`: one per column of the features; `prior`: trees to begin with, and to add to."""
         self._extract = features
-        self._names = tuple(names)
+        self._base = base_of(names)
         self._options = options or XGBoostOptions()
         self._memo: OrderedDict[tuple[str, str, int, str], Array] = OrderedDict()
         self._prior = prior
@@ -58,21 +58,25 @@ class XGBoostModel:
     def fit(self, groups: Sequence[Group]) -> None:
         """Train from scratch on all groups."""
         parts = [(t.features, t.relevance) for t in self._tables(groups)]
-        self._booster = train(parts, self._options, self._prior)
+        self._booster = train(parts, self._options, self._prior, self._base)
 
     def rehearse(self, groups: Sequence[Group]) -> FitReport:
         """Train on all but the held-out part and judge the ranking of that part."""
         tables = self._tables(groups)
         parts = [(t.features[~t.held_out], t.relevance[~t.held_out]) for t in tables]
-        rehearsal = train(parts, self._options, self._prior)
+        rehearsal = train(parts, self._options, self._prior, self._base)
         return _report(tables, rehearsal)
 
     def predict(self, task: Task, candidates: Sequence[Candidate]) -> Array | None:
-        """Merit within the Task; -inf for a candidate whose features cannot be computed. None before training."""
-        if self._booster is None or not candidates:
+        """Merit within the Task; -inf for a candidate whose features cannot be computed.
+
+        None where there is neither training nor a feature that predicts.
+        """
+        if not candidates or (self._booster is None and self._base is None):
             return None
         rows = self._extract(task, candidates)
-        return np.where(np.isnan(rows).all(axis=1), -np.inf, scores(self._booster, rows))
+        found = merit_of(rows, self._base) if self._booster is None else scores(self._booster, rows)
+        return np.where(np.isnan(rows).all(axis=1), -np.inf, found)
 
     def _tables(self, groups: Sequence[Group]) -> list[_Table]:
         return [self._table(group) for group in groups if group.candidates]

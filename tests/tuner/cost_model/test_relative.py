@@ -22,7 +22,7 @@ def test_a_row_is_the_candidate_alone_and_beside_the_default() -> None:
     assert rows.shape == (2, len(NAMES))
     np.testing.assert_array_equal(rows[:, : len(FEATURE_NAMES)], alone)
     beside = dict(zip(NAMES[len(FEATURE_NAMES) :], rows[1, len(FEATURE_NAMES) :], strict=True))
-    assert not rows[0, len(FEATURE_NAMES) :].any()
+    np.testing.assert_allclose(rows[0, len(FEATURE_NAMES) :], 0.0, atol=1e-12)
     both = dict(zip(FEATURE_NAMES, alone[1] - alone[0], strict=True))
     assert beside == {
         f"beside_{name}": value for name, value in both.items() if not name.startswith("machine_")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from compiler.target import PRESETS
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.cost_model.gates import Gates, TaskSamples, differences, figure_of, held_out
-from tuner.cost_model.relative import NAMES
+from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import Seen, StoredModel, load_model, machine_of, promoted, save_model
 from tuner.cost_model.trees import XGBoostOptions, scores, train
+from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.session import SessionOptions, _default_model
 
 
@@ -138,11 +140,15 @@ def test_a_search_begins_with_the_shipped_model_or_says_why_not(
 ) -> None:
     path, task = tmp_path / "pretrained.model", toy.task()
     monkeypatch.setattr("tuner.cost_model.shipped.SHIPPED", path)
-    space = build_space(task.workload, task.target, task.threads)
-    candidate = Candidate(space.schedule(space.default), space.default)
+    space, rng = build_space(task.workload, task.target, task.threads), random.Random(0)
+    candidates = [Candidate(space.schedule(a), a) for a in (space.sample(rng) for _ in range(20))]
+    alone = XGBoostModel(RelativeFeatures(), NAMES).predict(task, candidates)
+    assert alone is not None  # what the loops predict
 
     def begins_with_a_model() -> bool:
-        return _default_model(SessionOptions(), [task]).predict(task, [candidate]) is not None
+        merits = _default_model(SessionOptions(), [task]).predict(task, candidates)
+        assert merits is not None
+        return not np.array_equal(merits, alone)
 
     assert not begins_with_a_model()
     known = samples("one", 0)

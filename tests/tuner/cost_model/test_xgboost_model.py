@@ -11,6 +11,7 @@ from tuner.candidate import Candidate
 from tuner.cost_model.learner import GROWTH, MINIMUM, Learner
 from tuner.cost_model.metrics import pairwise_accuracy, relative_throughput
 from tuner.cost_model.protocol import Group
+from tuner.cost_model.trees import BASE
 from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.measure import Measured
 from tuner.phases import PhaseClock
@@ -87,6 +88,21 @@ def test_before_training_it_knows_nothing() -> None:
     report = model.rehearse([one, Group(TASKS[1], (), ())])
     assert (report.samples, report.tasks, report.pairwise_accuracy) == (1, 1, None)
     assert model.predict(TASKS[0], sample(3, 0)) is None
+
+
+def test_what_the_loops_predict_stands_until_samples_correct_it() -> None:
+    """Predicted cycles that are right but for a factor of one knob."""
+
+    def predicted(task: Task, candidates: Sequence[Candidate]) -> np.ndarray:
+        seconds = np.array([toy.seconds(task, c.schedule) for c in candidates])
+        wrong = np.array([toy.factors(c.schedule)[3] > 10 for c in candidates])
+        return np.column_stack([toy.features(task, candidates), np.log2(seconds * np.where(wrong, 2.0, 1.0))])
+
+    model, tested = XGBoostModel(predicted, (*toy.NAMES, BASE)), group(TASKS[0], 80, 5)
+    before = accuracy(model, tested)
+    assert 0.6 < before < 0.95
+    model.fit([group(TASKS[1], 12, 1)])
+    assert accuracy(model, tested) > before
 
 
 def test_a_schedule_without_features_ranks_last() -> None:

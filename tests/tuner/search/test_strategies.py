@@ -12,6 +12,7 @@ from compiler.space.space import SearchSpace
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.cost_model.protocol import Group
+from tuner.cost_model.trees import XGBoostOptions
 from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.measure import Measured, MeasureResult
 from tuner.search.evolutionary import EvolutionaryOptions, EvolutionaryStrategy
@@ -108,7 +109,8 @@ def test_uniform_samples_find_a_wrong_model_out() -> None:
 
 
 def best_after(trials: int, make: Callable[[SearchSpace, Scorer, int], SearchStrategy], seed: int) -> float:
-    model = XGBoostModel(toy.features, toy.NAMES)
+    # The toy has few features, and nothing that predicts: trees have to look at all of them.
+    model = XGBoostModel(toy.features, toy.NAMES, XGBoostOptions(columns=1.0))
     trained = [False]
 
     def score(candidates: list[Candidate]) -> np.ndarray | None:

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from tests.compiler.attention import attention
+from tests.tuner import toy
+from tuner.candidate import Candidate
+from tuner.cost_model.cost import RATES, product_cycles, product_work, rates_of, values_of
+from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
+from tuner.cost_model.heavy import HeavyNests
+from tuner.cost_model.tile import Tile, tile_of
+from tuner.task import Task
+
+TARGET = PRESETS["x86-64-v3"]
+TASK = Task(toy.matmul(96, 128, 256), TARGET, 1, 1, "matmul")
+
+
+def candidate(task: Task, **values: object) -> Candidate:
+    space = build_space(task.workload, task.target, task.threads)
+    return Candidate(space.build({**space.values(space.default), **values}))
+
+
+def cost(task: Task, **values: object) -> dict[str, float]:
+    (row,) = NestFeatures()(task, [candidate(task, **values)])
+    return {
+        name: 2**value for name, value in zip(FEATURE_NAMES, row, strict=True) if name.startswith("cost_")
+    }
+
+
+def tile(task: Task, **values: object) -> Tile:
+    (heavy, *_) = HeavyNests()(task, [candidate(task, **values)])
+    return tile_of(heavy.nests, task.target, heavy.stage)
+
+
+def test_a_tile_that_fills_the_registers_is_predicted_near_the_least() -> None:
+    good, thin, tall = (cost(TASK, rows=r, vectors=v)["cost_compute"] for r, v in ((6, 2), (1, 1), (14, 1)))
+    assert 1.0 < good < 1.7
+    assert thin > 3 * good  # one sum after the other
+    assert tall > 1.3 * good  # a load for each multiplication
+
+
+def test_what_does_not_fit_a_cache_passes_it_again() -> None:
+    small, large = (Task(toy.matmul(n, n, n), TARGET, 1, 1, f"{n}") for n in (64, 1536))
+    inside, outside = (cost(task, rows=6, vectors=2, order="inside") for task in (small, large))
+    assert outside["cost_memory"] > inside["cost_memory"]
+    assert inside["cost_all"] >= inside["cost_compute"]
+
+
+def test_rows_a_page_apart_fall_into_one_set() -> None:
+    apart, close = (Task(toy.matmul(96, 128, k), TARGET, 1, 1, f"{k}") for k in (1024, 992))
+    assert tile(apart, rows=12, vectors=1).conflict[0] == pytest.approx(12 / 8)
+    assert tile(close, rows=12, vectors=1).conflict[0] < 1
+
+
+def test_both_products_of_attention_are_seen() -> None:
+    """What the second product's tile does changes the prediction as the first's does."""
+    workload = attention(2, 64, 64, 32)
+    task = Task(workload, TARGET, 1, 1, "attention")
+    space, rng = build_space(workload, TARGET, 1), random.Random(0)
+    found = HeavyNests()(task, [Candidate(space.schedule(space.sample(rng))) for _ in range(20)])
+    assert {heavy.product for heavy in found} == {0, 1}
+    assert sorted(place for heavy in found if heavy.is_anchor for place in heavy.places) == list(range(20))
+    assert sorted(place for heavy in found if not heavy.is_anchor for place in heavy.places) == list(
+        range(20)
+    )
+    narrow, good = (cost(task, **{"rows.0": 1, "vectors.0": 1, "rows.1": 4, "vectors.1": v}) for v in (1, 2))
+    assert narrow["cost_compute"] > good["cost_compute"]
+
+
+def test_rates_are_an_array_and_back() -> None:
+    other = replace(RATES, load=7.0, together=2.0)
+    assert rates_of(values_of(other)) == other
+    heavy = HeavyNests()(TASK, [candidate(TASK, rows=6, vectors=2)])[0]
+    work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
+    assert product_cycles(work, other)[0][0] > product_cycles(work)[0][0]

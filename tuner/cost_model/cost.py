@@ -1,0 +1,190 @@
+"""Cost: the cycles that a candidate's products take, as its loops alone tell: a prediction that knows every Task.
+
+    tile    = norm(multiply-adds, loads, latency of the sums) + what does not fit the registers
+    compute = tiles * tile + what is stored between tiles
+    memory  = bytes that pass each cache, times what one costs
+    cycles  = norm(compute, memory)
+
+A norm of several times is near their largest: a core does all of them at once, but not perfectly. The rates are those
+that explain the lab's pools best (`python -m benchmarks.search fit`); what they leave open, trees learn.
+Bytes follow the usual model of caches: what loops touch is fetched once where all of it fits (Ansor's and TVM's
+features count the same bytes; the roofline's ceilings are Williams, Waterman and Patterson's).
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from compiler.instruction import INSTRUCTIONS
+from compiler.target import Target
+from compiler.workload.ir import Stage
+from tuner.cost_model.nest import Array, Nests
+from tuner.cost_model.tile import Tile, at, product_of
+
+_PIPES = 2
+"""Multiply-adds of vectors in a cycle."""
+_FILLED = 0.75
+"""Share of a cache that stays when other things pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Cycles of one thing each.
+
+    Attributes:
+        load, lane: a load of a vector, of one lane more.
+        latency: one sum after the other.
+        spill: a vector that the registers do not hold, in each step of the reduction.
+        conflict: a step, for each time that a set of the first cache is too small.
+        tile: what surrounds a tile.
+        store: a vector of sums that is stored.
+        apart: a lane of it, where lanes lie apart; `summed`: the same in each step.
+        l1, l2, l3: a byte that passes the cache.
+        other: an operation of the other stages, over the lanes.
+        blocks, together: exponents of the norms, of a tile's times and of compute and memory.
+    """
+
+    load: float = 0.82
+    lane: float = 0.66
+    latency: float = 4.4
+    spill: float = 0.25
+    conflict: float = 1.0
+    tile: float = 1.1
+    store: float = 0.8
+    apart: float = 0.72
+    summed: float = 2.8
+    l1: float = 0.0054
+    l2: float = 0.03
+    l3: float = 0.058
+    other: float = 1.4
+    blocks: float = 4.5
+    together: float = 1.7
+
+
+RATES = Rates()
+
+
+@dataclass(frozen=True)
+class ProductWork:
+    """What a product does; shape (n,) each but `lanes`.
+
+    Attributes:
+        tiles: how often the tile runs; `kept`: runs in a row that add to the same sums.
+        steps: of the reduction in a tile, those that one instruction takes together counted once.
+        spilled: vectors beyond the registers.
+        reduces: whether it adds up at all.
+        bytes: that pass each cache, shape (n, 3).
+        lanes: of a vector.
+    """
+
+    tile: Tile
+    tiles: Array
+    kept: Array
+    steps: Array
+    spilled: Array
+    reduces: Array
+    bytes: Array
+    lanes: int
+
+
+def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor: Stage) -> ProductWork:
+    """Of the nests of a stage."""
+    outside = np.arange(nests.limits.shape[1]) < tile.start[:, None]
+    return ProductWork(
+        tile=tile,
+        tiles=product_of(nests.limits, outside),
+        kept=_kept(nests, tile),
+        steps=tile.reduction / products(nests.instruction),
+        spilled=np.maximum(0.0, tile.alive - target.vector_registers),
+        reduces=np.where(nests.reduces.any(axis=1), 1.0, 0.0),
+        bytes=np.column_stack([_passing(nests, _FILLED * size) for size in caches(target, threads)]),
+        lanes=target.lanes(anchor.dtype.size_bytes),
+    )
+
+
+def product_cycles(work: ProductWork, rates: Rates = RATES) -> tuple[Array, Array]:
+    """Cycles of arithmetic, and of memory."""
+    tile = work.tile
+    multiply_adds = tile.accumulators * work.steps / _PIPES
+    loads = (tile.loads - tile.lanes_loaded) * rates.load + tile.lanes_loaded * rates.lane
+    latency = rates.latency * work.steps * work.reduces
+    conflicts = np.maximum(0.0, tile.conflict - 1.0) * tile.reduction * rates.conflict
+    busy = _norm(rates.blocks, multiply_adds, loads, latency) + conflicts
+    once = busy + work.spilled * work.steps * rates.spill + rates.tile
+    lanes_apart = tile.scattered * work.lanes
+    stored = tile.accumulators / work.kept * rates.store * (1 + lanes_apart * rates.apart)
+    summed = tile.accumulators * work.steps * lanes_apart * rates.summed
+    memory = work.bytes @ np.array([rates.l1, rates.l2, rates.l3])
+    return work.tiles * (once + stored + summed), memory
+
+
+def least_cycles(anchor: Stage, target: Target) -> float:
+    """Of a Workload's anchor, if every cycle did all the multiply-adds that a core can."""
+    return anchor.points / (_PIPES * target.lanes(anchor.dtype.size_bytes))
+
+
+def other_cycles(operations: int, target: Target, rates: Rates = RATES) -> float:
+    """Of stages that no product is."""
+    return operations / target.lanes(4) * rates.other
+
+
+def total_cycles(compute: Array, memory: Array, rates: Rates = RATES) -> Array:
+    """Of both, which overlap."""
+    return _norm(rates.together, compute, memory)
+
+
+def products(instruction: str) -> float:
+    """Products that one machine instruction adds to a lane: 1 without an instruction that adds several."""
+    if not instruction:
+        return 1.0
+    entry = INSTRUCTIONS[instruction]
+    return entry.group / len(entry.template)
+
+
+def caches(target: Target, threads: int) -> tuple[int, int, int]:
+    """Bytes of cache per thread; the last level is shared."""
+    return target.l1_bytes, target.l2_bytes, max(1, target.l3_bytes // threads)
+
+
+def _norm(exponent: float, *times: Array) -> Array:
+    largest = np.maximum.reduce([*times, np.full_like(times[0], 1e-9)])
+    return np.asarray(largest * sum((t / largest) ** exponent for t in times) ** (1 / exponent))
+
+
+def _kept(nests: Nests, tile: Tile) -> Array:
+    """Iterations of the reduction loops directly around the tile."""
+    kept, going = np.ones(len(nests.limits)), np.ones(len(nests.limits), dtype=np.bool_)
+    for place in reversed(range(nests.limits.shape[1])):
+        around = (place < tile.start) & (nests.limits[:, place] > 1)
+        kept = np.where(around & going & nests.reduces[:, place], kept * nests.limits[:, place], kept)
+        going &= ~around | nests.reduces[:, place]
+    return kept
+
+
+def _passing(nests: Nests, size: float) -> Array:
+    """Bytes that pass a cache: what the outermost loops touch that leave all in it, as often as these begin anew."""
+    n, loops = nests.limits.shape
+    touched = [nests.line_bytes(access) for access in nests.accesses]
+    fits = sum(touched, np.zeros((n, loops + 1))) <= size
+    fits[:, -1] = True
+    first = np.argmax(fits, axis=1)
+    trips = np.ones((n, loops + 1))
+    trips[:, 1:] = np.cumprod(nests.limits, axis=1)
+    total = np.zeros(n)
+    for access, own in zip(nests.accesses, touched, strict=True):
+        moves = (nests.strides(access) > 0) & (np.arange(loops) < first[:, None]) & (nests.limits > 1)
+        last = np.where(moves.any(axis=1), loops - np.argmax(moves[:, ::-1], axis=1), 0)
+        total += at(own, first) * at(trips, last) * (2.0 if access.kind == "output" else 1.0)
+    return total
+
+
+def rates_of(values: Array) -> Rates:
+    """Rates in the order of their fields."""
+    return Rates(*(float(v) for v in values))
+
+
+def values_of(rates: Rates) -> Array:
+    """Inverse of `rates_of`."""
+    return np.array(astuple(rates))
