@@ -9,7 +9,7 @@ import pytest
 from compiler.errors import InputError, MeasureError
 from compiler.schedule.schedule import Schedule
 from tests.tuner import toy
-from tuner.cost_model.trees import XGBoostOptions
+from tests.tuner.models import SMALL
 from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.database import MemoryLog
 from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureResult
@@ -50,7 +50,7 @@ def session(
         log,
         SessionOptions(**options),  # type: ignore[arg-type]
         spaces=lambda task: toy.space(size),
-        cost_model=XGBoostModel(toy.features, toy.NAMES, XGBoostOptions(rounds=20)),
+        cost_model=XGBoostModel(toy.features, toy.NAMES, SMALL),
         **{"now_s": Clock(), **rest},  # type: ignore[arg-type]
     )
 

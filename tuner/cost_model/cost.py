@@ -39,6 +39,8 @@ class Rates:
         spill: a vector that the registers do not hold, in each step of the reduction.
         conflict: a step, for each time that a set of the first cache is too small.
         tile: what surrounds a tile.
+        ragged: share, of logarithms, of what loops cover beyond their stage that is not done: the last iterations of
+            most loops are shorter.
         store: a vector of sums that is stored.
         apart: a lane of it, where lanes lie apart; `summed`: the same in each step.
         l1, l2, l3: a byte that passes the cache.
@@ -46,21 +48,22 @@ class Rates:
         blocks, together: exponents of the norms, of a tile's times and of compute and memory.
     """
 
-    load: float = 0.82
-    lane: float = 0.66
-    latency: float = 4.4
-    spill: float = 0.25
+    load: float = 0.71
+    lane: float = 0.52
+    latency: float = 4.2
+    spill: float = 0.22
     conflict: float = 1.0
-    tile: float = 1.1
-    store: float = 0.8
+    tile: float = 0.36
+    ragged: float = 0.84
+    store: float = 0.62
     apart: float = 0.72
     summed: float = 2.8
-    l1: float = 0.0054
+    l1: float = 0.0071
     l2: float = 0.03
-    l3: float = 0.058
-    other: float = 1.4
-    blocks: float = 4.5
-    together: float = 1.7
+    l3: float = 0.072
+    other: float = 0.44
+    blocks: float = 4.6
+    together: float = 2.3
 
 
 RATES = Rates()
@@ -72,6 +75,7 @@ class ProductWork:
 
     Attributes:
         tiles: how often the tile runs; `kept`: runs in a row that add to the same sums.
+        waste: points that the loops cover over those of the stage.
         steps: of the reduction in a tile, those that one instruction takes together counted once.
         spilled: vectors beyond the registers.
         reduces: whether it adds up at all.
@@ -81,6 +85,7 @@ class ProductWork:
 
     tile: Tile
     tiles: Array
+    waste: Array
     kept: Array
     steps: Array
     spilled: Array
@@ -95,6 +100,7 @@ def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor:
     return ProductWork(
         tile=tile,
         tiles=product_of(nests.limits, outside),
+        waste=nests.limits.prod(axis=1) / anchor.points,
         kept=_kept(nests, tile),
         steps=tile.reduction / products(nests.instruction),
         spilled=np.maximum(0.0, tile.alive - target.vector_registers),
@@ -117,7 +123,7 @@ def product_cycles(work: ProductWork, rates: Rates = RATES) -> tuple[Array, Arra
     stored = tile.accumulators / work.kept * rates.store * (1 + lanes_apart * rates.apart)
     summed = tile.accumulators * work.steps * lanes_apart * rates.summed
     memory = work.bytes @ np.array([rates.l1, rates.l2, rates.l3])
-    return work.tiles * (once + stored + summed), memory
+    return work.tiles * (once + stored + summed) * work.waste**-rates.ragged, memory
 
 
 def least_cycles(anchor: Stage, target: Target) -> float:

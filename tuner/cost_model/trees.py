@@ -31,14 +31,16 @@ class XGBoostOptions:
     Attributes:
         columns: share of the features that a tree may look at, so that trees do not all lean on the same few.
         least: samples of a leaf.
+        shrink: samples without a residual that each leaf has beside its own.
     """
 
-    rounds: int = 100
-    depth: int = 5
-    columns: float = 0.5
+    rounds: int = 150
+    depth: int = 6
+    columns: float = 0.25
     learning_rate: float = 0.1
     bins: int = 64
-    least: int = 2
+    least: int = 4
+    shrink: float = 10.0
     seed: int = 0
 
 
@@ -71,6 +73,7 @@ def train(
         "colsample_bytree": options.columns,
         "eta": options.learning_rate,
         "min_child_weight": options.least,
+        "lambda": options.shrink,
         "nthread": 1,
         "seed": options.seed,
         "verbosity": 0,

@@ -109,8 +109,9 @@ def test_uniform_samples_find_a_wrong_model_out() -> None:
 
 
 def best_after(trials: int, make: Callable[[SearchSpace, Scorer, int], SearchStrategy], seed: int) -> float:
-    # The toy has few features, and nothing that predicts: trees have to look at all of them.
-    model = XGBoostModel(toy.features, toy.NAMES, XGBoostOptions(columns=1.0))
+    # The toy has few features and nothing that predicts: trees look at all of them, and believe every sample.
+    options = XGBoostOptions(rounds=100, depth=5, columns=1.0, least=2, shrink=1.0)
+    model = XGBoostModel(toy.features, toy.NAMES, options)
     trained = [False]
 
     def score(candidates: list[Candidate]) -> np.ndarray | None:
