@@ -1,1 +1,1 @@
-"""Features of the LoopNest and the learned ranking."""
+"""Features of the LoopNest, cycles that they predict, and trees that correct the prediction."""

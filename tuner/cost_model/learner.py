@@ -51,7 +51,7 @@ class Learner:
         return True
 
     def scorer(self, task: Task) -> Scorer:
-        """The model's merit of candidates of a Task; it says None until the model was trained."""
+        """The model's merit of candidates of a Task; None while it knows nothing."""
 
         def score(candidates: Sequence[Candidate]) -> NDArray[np.float64] | None:
             if self._model is None:

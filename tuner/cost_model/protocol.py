@@ -53,7 +53,7 @@ class CostModel(Protocol):
     """Deterministic under its seed: equal groups in equal order give equal predictions. Not thread-safe."""
 
     def fit(self, groups: Sequence[Group]) -> None:
-        """Train from scratch; ranks are learned within each Task, failures as the slowest."""
+        """Train from scratch; only differences within a Task count, failures as the slowest."""
         ...
 
     def rehearse(self, groups: Sequence[Group]) -> FitReport:
@@ -61,5 +61,5 @@ class CostModel(Protocol):
         ...
 
     def predict(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64] | None:
-        """Merit, larger is better, shape (n_candidates,); None before the first fit with anything to learn."""
+        """Merit, larger is better, shape (n_candidates,); None where nothing predicts before the first fit."""
         ...
