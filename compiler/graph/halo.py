@@ -85,16 +85,8 @@ def drop_guards(
             return None
         layout = layouts[load.buffer]
         before, after = _reach(load, types[load.buffer].sizes, ranges)
-        uncovered = {
-            index
-            for index, need, have in zip(
-                load.indices,
-                zip(before, after, strict=True),
-                zip(layout.zeros_before, layout.zeros_after, strict=True),
-                strict=True,
-            )
-            if need[0] > have[0] or need[1] > have[1]
-        }
+        reached = zip(load.indices, before, layout.zeros_before, after, layout.zeros_after, strict=True)
+        uncovered = {index for index, low, zeros, high, more in reached if low > zeros or high > more}
         assert isinstance(e, Guard)
         tested = tuple(bound for bound in e.bounds if bound.index in uncovered)
         return Guard(tested, load, e.outside) if tested else load
