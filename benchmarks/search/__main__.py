@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case "train":
             _train(options)
         case "fit":
-            tasks = [measured(pool) for pool in usable(load_pools(options.pools))]
+            tasks = [measured(pool) for pool in _usable_pools(options.pools)]
             print(rates_text(tasks, fitted(tasks)))
         case _:
             _report(options)
@@ -123,11 +123,16 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _samples(folder: Path) -> tuple[list[Pool], list[TaskSamples]]:
+    pools = _usable_pools(folder)
+    return pools, task_samples(pools)
+
+
+def _usable_pools(folder: Path) -> list[Pool]:
     pools = usable(load_pools(folder))
     if not pools:
         print(f"no pool of {LEAST_ROWS} rows or more in {folder}; prepare and record some first")
         raise SystemExit(1)
-    return pools, task_samples(pools)
+    return pools
 
 
 def _kept(path: Path) -> StoredModel | None:

@@ -323,3 +323,13 @@ def test_a_full_pool_is_visited_again_and_the_least_time_counts(tmp_path: Path) 
     assert 0.5 < agreed <= 1.0
     assert lab.agreement(POOLS) is None
     assert "halves of the visits agree" in lab.Findings([found], None, None, {}, {}, 0).text()
+
+
+@pytest.mark.parametrize("command", ["report", "train", "fit"])
+def test_without_pools_it_says_what_to_do(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        search_main(["--pools", str(tmp_path), command])
+    assert stopped.value.code == 1
+    assert "prepare and record some first" in capsys.readouterr().out

@@ -74,6 +74,7 @@ class ProductWork:
     """What a product does; shape (n,) each but `lanes`.
 
     Attributes:
+        tile: what is done again and again.
         tiles: how often the tile runs; `kept`: runs in a row that add to the same sums.
         waste: points that the loops cover over those of the stage.
         steps: of the reduction in a tile, those that one instruction takes together counted once.
