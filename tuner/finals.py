@@ -7,7 +7,7 @@ from trials that were taken at different times.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,11 @@ Timed = tuple[Candidate, Measured]
 
 def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidate | None) -> list[Candidate]:
     """Who is compared: the default, the incumbent, and the best trials. One alone needs no comparison."""
-    ranking = sorted(measured, key=lambda timed: (timed[1].median_s, timed[0].digest))
+    ranking = sorted(measured, key=lambda timed: (timed[1].least_s, timed[0].digest))
     if not ranking:
         return [] if incumbent is None else _distinct([default, incumbent])
-    limit_s = ranking[0][1].median_s * BAND
-    best = [candidate for candidate, m in ranking[:FINALISTS] if m.median_s <= limit_s]
+    limit_s = ranking[0][1].least_s * BAND
+    best = [candidate for candidate, m in ranking[:FINALISTS] if m.least_s <= limit_s]
     if best[0].digest == default.digest and (incumbent is None or incumbent.digest == default.digest):
         return [default]
     return _distinct([default, *([incumbent] if incumbent is not None else []), *best])
@@ -41,18 +41,20 @@ def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidat
 
 def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
     """The winner by trials that were taken at different times: the default, unless the best is clearly faster."""
-    fastest_s = min(measured.median_s for _, measured in timed)
+    fastest = min(timed, key=lambda entry: (entry[1].least_s, entry[0].digest))
     for candidate, measured in timed:
-        if candidate.digest == default.digest and measured.median_s <= (1 + CLEAR) * fastest_s:
+        if candidate.digest == default.digest and measured.least_s <= (1 + CLEAR) * fastest[1].least_s:
             return candidate, measured
-    return _winner(timed, default, lambda a, b: b.median_s <= (1 + TIE) * a.median_s)
+    return _simplest([e for e in timed if e[1].least_s <= (1 + TIE) * fastest[1].least_s], default)
 
 
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
     """The winner by samples that were taken in turns, among those that took part to the end."""
     rounds = max(len(measured.samples_s) for _, measured in timed)
     stayed = [entry for entry in timed if len(entry[1].samples_s) == rounds]
-    return _winner(stayed, default, lambda a, b: not differ(a.samples_s, b.samples_s))
+    fastest = min(stayed, key=lambda entry: (entry[1].median_s, entry[0].digest))
+    tied = [e for e in stayed if e is fastest or not differ(fastest[1].samples_s, e[1].samples_s)]
+    return _simplest(tied, default)
 
 
 def evidence(
@@ -77,10 +79,8 @@ def evidence(
     return found
 
 
-def _winner(timed: Sequence[Timed], default: Candidate, ties: Callable[[Measured, Measured], bool]) -> Timed:
-    """The fastest, or of those that tie with it the default, else the one of fewest steps."""
-    fastest = min(timed, key=lambda entry: (entry[1].median_s, entry[0].digest))
-    tied = [entry for entry in timed if entry is fastest or ties(fastest[1], entry[1])]
+def _simplest(tied: Sequence[Timed], default: Candidate) -> Timed:
+    """Of candidates that are as fast as each other the default, else the one of fewest steps."""
 
     def order(entry: Timed) -> tuple[bool, int, str]:
         candidate = entry[0]

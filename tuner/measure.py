@@ -62,8 +62,13 @@ class Measured:
 
     @property
     def median_s(self) -> float:
-        """What it is ranked, trained on and served by."""
+        """What it is served by: of a comparison, in whose rounds all were disturbed alike."""
         return statistics.median(self.samples_s)
+
+    @property
+    def least_s(self) -> float:
+        """What trials are ranked and learned from by: what disturbs a run makes it longer, and never shorter."""
+        return min(self.samples_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +84,20 @@ MeasureResult = Measured | MeasureFailed
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """Limits and repeats of the measurement protocol; `stop_early`: fewer samples of what is clearly slow."""
+    """Limits and repeats of the measurement protocol.
 
-    samples: int = 5
-    min_sample_ms: float = 2.0
+    Attributes:
+        samples: of a trial.
+        min_sample_ms: least length of each.
+        stop_early: fewer samples of what is clearly slow.
+        timeout_s: for the run of a candidate.
+        build_timeout_s: for building it.
+        memory_bytes: that a worker process may use.
+        seed: of the operands.
+    """
+
+    samples: int = 8
+    min_sample_ms: float = 1.0
     stop_early: bool = True
     timeout_s: float = 10.0
     build_timeout_s: float = 30.0

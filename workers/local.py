@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from compiler.codegen.kernel import kernel_from_json
 from compiler.errors import MeasureError
@@ -30,6 +30,9 @@ from workers.wire import kernels_json, options_json, task_json
 
 SETUP_TIMEOUT_S = 300.0
 """For operands and the float64 reference of a batch: they depend on the Task, not on any candidate."""
+
+HEAT = 24
+"""Candidates that are timed in turns as one, a thread of each; those of teams keep threads waiting, and are fewer."""
 
 
 class LocalBuilder:
@@ -144,10 +147,14 @@ class LocalRunner:
         self._end_child()
 
     def _measure_all(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
-        results: list[MeasureResult] = []
-        while len(results) < len(built):
-            results += self._measure_until_failure(task, built[len(results) :])
-        return results
+        found: dict[int, MeasureResult] = {}
+        heat = max(1, HEAT // task.threads)
+        while left := [place for place in range(len(built)) if place not in found]:
+            some = self._measure_until_failure(task, [built[place] for place in left], heat)
+            found.update({left[place]: result for place, result in some.items()})
+            if not some:
+                heat = 1  # Which of them has ended the process shows when they are timed alone.
+        return [found[place] for place in sorted(found)]
 
     def _compare_all(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         failed: dict[int, MeasureResult] = {}
@@ -168,19 +175,27 @@ class LocalRunner:
         self._end_child()
         self._child = Child("measure", self._options.memory_bytes)
 
-    def _measure_until_failure(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
-        """Results up to the first failure, in one child; at least one."""
+    def _measure_until_failure(
+        self, task: Task, built: Sequence[Built], heat: int
+    ) -> dict[int, MeasureResult]:
+        """Results by place, up to the first failure, in one child; none where a heat of several ended it unanswered."""
         child = self._take(task.threads)
-        results: list[MeasureResult] = []
-        done = False
+        results: dict[int, MeasureResult] = {}
+        said, done = _Heat(), False
         try:
-            self._prepare(child, task, built, in_turns=False)
-            for b in built:
-                result = _result(child.receive(self._options.timeout_s))
+            self._prepare(child, task, built, heat)
+            while len(results) < len(built):
+                place, answer = len(results), child.receive(said.patience * self._options.timeout_s)
+                if said.hears(answer):
+                    continue
+                result = _result(answer)
                 if isinstance(result, MeasureFailed):
-                    return [*results, result]
-                results.append(replace(result, build_s=b.build_s))
-                self._best_s[task.key] = min(result.median_s, self._best_s.get(task.key, result.median_s))
+                    # One that is answered is the next one's; who kept the child from answering may be another.
+                    culprit = 0 if isinstance(answer, Frame) else said.culprit
+                    return results if culprit is None else {**results, place + culprit: result}
+                results[place] = replace(result, build_s=built[place].build_s)
+                self._best_s[task.key] = min(result.least_s, self._best_s.get(task.key, result.least_s))
+                said.answered()
             done = True
             return results
         finally:
@@ -194,7 +209,7 @@ class LocalRunner:
         child = self._take(task.threads)
         done = False
         try:
-            self._prepare(child, task, built, in_turns=True)
+            self._prepare(child, task, built, 0)
             for place in range(len(built)):
                 answer = child.receive(self._options.timeout_s)
                 if isinstance(answer, MeasureFailed):
@@ -216,14 +231,15 @@ class LocalRunner:
             if not done:
                 self._replace_child()
 
-    def _prepare(self, child: Child, task: Task, built: Sequence[Built], *, in_turns: bool) -> None:
+    def _prepare(self, child: Child, task: Task, built: Sequence[Built], heat: int) -> None:
+        """Have a child begin a batch, so many of them at a time; 0: compare all of them."""
         kernels, codes = kernels_json(built)
         cpu_s = int(len(built) * self._options.timeout_s * (task.threads + 1)) + 1
         header = {
             "task": task_json(task),
             "options": options_json(self._options),
             "kernels": kernels,
-            "in_turns": in_turns,
+            "heat": heat,
             "best_s": self._best_s.get(task.key),
             "cpu_s": cpu_s,
         }
@@ -250,6 +266,38 @@ class LocalRunner:
         if self._child is None:
             self._child = started(Child("measure", self._options.memory_bytes))
         return self._child
+
+
+@dataclass
+class _Heat:
+    """What a child has said of the candidates that it times as one and has not answered yet."""
+
+    verified: int = 0
+    timing: bool = False
+
+    def hears(self, answer: Frame | MeasureFailed) -> bool:
+        """Whether it only says how far it has come."""
+        event = answer.header.get("event") if isinstance(answer, Frame) else None
+        self.verified += event == "verified"
+        self.timing |= event == "timing"
+        return event in ("verified", "timing")
+
+    def answered(self) -> None:
+        """One of them has a result."""
+        self.verified -= 1
+        self.timing = self.verified > 0
+
+    @property
+    def patience(self) -> int:
+        """Candidates that may take their time before it speaks again."""
+        return self.verified if self.timing else 1
+
+    @property
+    def culprit(self) -> int | None:
+        """Who has ended the child, if it has ended: 0 is the first without a result; None: one of several."""
+        if not self.timing:
+            return self.verified
+        return 0 if self.verified == 1 else None
 
 
 def started(child: Child) -> Child:

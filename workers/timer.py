@@ -1,39 +1,37 @@
 """The measurement protocol, inside the child (version `tuner.task.PROTOCOL`).
 
-For each candidate of a batch: run once on guarded memory and verify, move the operands to where the runtime places
-them, find how many runs last `min_sample_ms` (these are the warm-up), take `samples` samples of that many runs inside
-native code, and verify again what the last timed run left. One result is answered per candidate as soon as it is known;
-the first that fails is the last that this process measures. Batches follow each other, of any Task for which the
-process was given enough threads.
+Trials are taken in heats. Each candidate of a heat is run once on guarded memory and verified, and its operands are
+moved to where the runtime places them. Then all of them are timed in turns: so many runs as last `min_sample_ms`,
+inside native code, make a sample. At the end what their last runs left is verified again. `verified` is answered per
+candidate, `timing` before the first run that is timed, and then one result per candidate; the first that fails is the
+last that this process measures. Batches follow each other, of any Task for which the process was given enough threads.
 
-A comparison verifies every candidate the same way and then times all of them in turns, a sample of each per round,
-until `tuner.pairs` can tell them apart. `verified` is answered per candidate, and all results together at the end, or
-the place and the result of the first that failed.
+A comparison verifies every candidate the same way and then times all of them in turns until `tuner.pairs` can tell them
+apart. All results are answered together at the end, or the place and the result of the first that failed.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import replace
+from contextlib import ExitStack
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import LuthierError
-from compiler.runtime.loader import LoadedKernel
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureOptions, MeasureResult, result_json
 from tuner.task import Task
 from workers import sandbox
 from workers.case import Case, Cases
 from workers.frames import Frame
-from workers.sampling import sample
-from workers.turns import Contender, WrongError, take_turns
-from workers.verify import check, place
+from workers.turns import Contender, WrongError, take_trials, take_turns
+from workers.verify import check
 from workers.wire import kernels_from_json, options_from_json, task_from_json
 
 _CASES = Cases()
+_VERIFIED, _TIMING = Frame({"event": "verified"}), Frame({"event": "timing"})
+HEAT_BYTES = 256 << 20
+"""What the candidates of a heat write is in memory together; one that passes this is the last of its heat."""
 _UNLOADABLE = (MemoryError, LuthierError, KeyError, ValueError, RuntimeError)
 
 
@@ -52,34 +50,63 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
         gc.collect()
     sandbox.allow_cpu(header["cpu_s"])
     reply(Frame({"event": "prepared", "usage": sandbox.used(), **entered}))
-    if header["in_turns"]:
-        reply(_compared(task, case, kernels, options, lambda: reply(Frame({"event": "verified"}))))
+    if not header["heat"]:
+        reply(_compared(task, case, kernels, options, lambda: reply(_VERIFIED)))
         return
-    best_s: float | None = header["best_s"] if options.stop_early else None
-    for kernel in kernels:
+    best_s: float | None = header["best_s"]
+    while kernels:
         case.trim()
-        result = measure(task, case, kernel, options, best_s)
-        reply(Frame({"event": "result", "result": result_json(result)}))
-        if isinstance(result, MeasureFailed):
+        taken, best_s = _heat(task, case, kernels[: header["heat"]], options, best_s, reply)
+        if not taken:
             return
-        if options.stop_early:
-            best_s = min(result.median_s, best_s or math.inf)
+        kernels = kernels[taken:]
 
 
-def measure(
-    task: Task, case: Case, kernel: Kernel, options: MeasureOptions, best_s: float | None
-) -> MeasureResult:
-    """Verify and time one candidate; `best_s`: seconds of the best one known, None at first."""
-    start = time.perf_counter()
-    try:
-        with closing(LoadedKernel(kernel, task.threads)) as loaded:
-            result = _measure_loaded(loaded, task, case, kernel, options, best_s)
-            if isinstance(result, Measured):
-                verify_s = time.perf_counter() - start - result.measure_s
-                return replace(result, verify_s=verify_s)
-            return result
-    except _UNLOADABLE as error:
-        return _unloadable(error, options)
+def _heat(
+    task: Task,
+    case: Case,
+    kernels: Sequence[Kernel],
+    options: MeasureOptions,
+    best_s: float | None,
+    reply: Callable[[Frame], None],
+) -> tuple[int, float | None]:
+    """Answer trials, of as many candidates as there is memory for; how many, 0 where one failed, and the best yet."""
+    entries: list[Contender] = []
+    failure: MeasureFailed | None = None
+    with ExitStack() as stack:
+        for kernel in kernels:
+            try:
+                entries.append(Contender(task, case, kernel, stack))
+            except WrongError as wrong:
+                failure = wrong.failure
+                break
+            except _UNLOADABLE as error:
+                failure = _unloadable(error, options)
+                break
+            reply(_VERIFIED)
+            if sum(entry.arguments.size_bytes for entry in entries) > HEAT_BYTES:
+                break
+        if entries:
+            reply(_TIMING)
+            take_trials(entries, options, best_s)
+        for entry in entries:
+            result = _checked(entry, task, case)
+            reply(Frame({"event": "result", "result": result_json(result)}))
+            if isinstance(result, MeasureFailed):
+                return 0, best_s
+            best_s = min(result.least_s, math.inf if best_s is None else best_s)
+    if failure is not None:
+        reply(Frame({"event": "result", "result": result_json(failure)}))
+        return 0, best_s
+    return len(entries), best_s
+
+
+def _checked(entry: Contender, task: Task, case: Case) -> MeasureResult:
+    """The result of one that has been timed: what its last run left must be right too."""
+    error = check(entry.arguments, case, task.error_budget)
+    if isinstance(error, MeasureFailed):
+        return MeasureFailed(error.kind, f"{error.message}, but only after many runs")
+    return entry.result(error)
 
 
 def _unloadable(error: Exception, options: MeasureOptions) -> MeasureFailed:
@@ -106,37 +133,12 @@ def _compared(
             return _failed(len(entries), _unloadable(error, options))
         take_turns(entries, options)
         for place_of, entry in enumerate(entries):
-            again = check(entry.arguments, case, task.error_budget)
-            if isinstance(again, MeasureFailed):
-                return _failed(
-                    place_of, MeasureFailed(again.kind, f"{again.message}, but only after many runs")
-                )
-            results.append(entry.result(again))
+            result = _checked(entry, task, case)
+            if isinstance(result, MeasureFailed):
+                return _failed(place_of, result)
+            results.append(result)
     return Frame({"event": "results", "results": [result_json(result) for result in results]})
 
 
 def _failed(place_of: int, failure: MeasureFailed) -> Frame:
     return Frame({"event": "failed", "place": place_of, "result": result_json(failure)})
-
-
-def _measure_loaded(
-    loaded: LoadedKernel,
-    task: Task,
-    case: Case,
-    kernel: Kernel,
-    options: MeasureOptions,
-    best_s: float | None,
-) -> MeasureResult:
-    with place(kernel, case) as arguments:
-        loaded.run(arguments.pointers)
-        error = check(arguments, case, task.error_budget)
-        if isinstance(error, MeasureFailed):
-            return error
-        verified = time.perf_counter()
-        pointers = arguments.align()
-        samples = sample(lambda runs: loaded.time_ns(pointers, runs), options, best_s)
-        again = check(arguments, case, task.error_budget)
-    if isinstance(again, MeasureFailed):
-        return MeasureFailed(again.kind, f"{again.message}, but only after many runs")
-    end = time.perf_counter()
-    return Measured(samples, max(error, again), measure_s=end - verified)

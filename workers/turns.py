@@ -1,4 +1,9 @@
-"""Candidates timed in turns, a sample of each per round, so that what slows a round slows all of it (tuner.pairs)."""
+"""Candidates timed in turns, a sample of each per round, so that what slows a round slows all of it.
+
+On a machine with neighbours a core is fast for some milliseconds and slow for the next: samples of a candidate that is
+timed at a stretch are disturbed or not as one, those of different rounds are not. So some sample of every trial is
+undisturbed, and the rounds of a comparison (tuner.pairs) are pairs.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,20 @@ from tuner.measure import Measured, MeasureFailed, MeasureOptions
 from tuner.pairs import FEWEST, LOOKS, staying
 from tuner.task import Task
 from workers.case import Case
-from workers.sampling import TIMING_SHARE, sample
+from workers.sampling import warm_up
 from workers.verify import check, place
 
+HOPELESS = 3.0
+"""A trial that is so many times slower than the best, in its warm-up and its first sample, gets no second."""
+SLOW = 1.5
+"""One that is so much slower in its warm-up and in SEEN samples gets no more of them."""
+SEEN = 3
+ENOUGH_S = 0.03
+"""A trial that has run for so long gets no more than FEWEST samples: long ones average what disturbs them."""
+TIMING_SHARE = 0.5
+"""Of a candidate's time limit, what its samples may take."""
 SAMPLE_S = 4e-4
-"""Shorter than a trial's samples: what disturbs one of many short samples leaves the others alone."""
+"""In comparisons: shorter than a trial's samples, of which there are fewer."""
 ROUNDS_AT_LENGTH = 64
 """Where so many rounds take longer than LONG_S, there are no more of them: they tell 5 % under load, and what is still
 open then is hardly worth the time."""
@@ -32,16 +46,18 @@ class WrongError(Exception):
 
 
 class Contender:
-    """A kernel of a comparison: verified, loaded and placed until the stack is closed.
+    """A kernel that is verified, loaded and placed until the stack is closed.
 
     Attributes:
         samples_s: seconds per run, one figure per round.
+        warm_s: seconds per run, by the last of the warm-up.
         arguments: what its runs read and write.
     """
 
     def __init__(self, task: Task, case: Case, kernel: Kernel, stack: ExitStack) -> None:
         """Raises WrongError where it is wrong, and what LoadedKernel and `place` raise where it cannot be called."""
         self.samples_s: list[float] = []
+        self.warm_s = math.inf
         start = time.perf_counter()
         self._loaded = stack.enter_context(closing(LoadedKernel(kernel, task.threads)))
         self.arguments = stack.enter_context(place(kernel, case))
@@ -51,12 +67,14 @@ class Contender:
             raise WrongError(error)
         self._error, self._pointers = error, self.arguments.align()
         self._verify_s = time.perf_counter() - start
+        self._warming_s = 0.0
         self._runs = 1
 
-    def prepare(self, options: MeasureOptions) -> None:
+    def prepare(self, sample_s: float) -> None:
         """Warm up, and find how many runs make a sample."""
-        single_s = min(sample(self.time_ns, options, None))
-        self._runs = max(1, math.ceil(SAMPLE_S / single_s))
+        start = time.perf_counter()
+        self._runs, self.warm_s = warm_up(self.time_ns, sample_s)
+        self._warming_s = time.perf_counter() - start
 
     def take(self) -> None:
         """One sample; where it is of many short runs, after one that brings the operands near again."""
@@ -68,31 +86,65 @@ class Contender:
         """Nanoseconds that so many runs take."""
         return self._loaded.time_ns(self._pointers, runs)
 
+    @property
+    def spent_s(self) -> float:
+        """What its samples have taken so far."""
+        return sum(self.samples_s) * self._runs
+
+    @property
+    def least_s(self) -> float:
+        """The least of all that was seen, per run."""
+        return min(self.warm_s, *self.samples_s)
+
     def result(self, error: float) -> Measured:
         """All samples; `error`: what the last run left."""
-        spent_s = sum(self.samples_s) * self._runs
         return Measured(
-            tuple(self.samples_s), max(self._error, error), verify_s=self._verify_s, measure_s=spent_s
+            tuple(self.samples_s),
+            max(self._error, error),
+            verify_s=self._verify_s,
+            measure_s=self._warming_s + self.spent_s,
         )
 
 
+def take_trials(entries: Sequence[Contender], options: MeasureOptions, best_s: float | None) -> None:
+    """As many samples of each as the options say, in turns, fewer of what is clearly slow or runs long.
+
+    `best_s`: seconds of the best one known, None at first.
+    """
+    for entry in entries:
+        entry.prepare(options.min_sample_ms / 1e3)
+    fastest_s = math.inf if best_s is None else best_s
+    left = list(entries)
+    for number in range(options.samples):
+        _round(left, number)
+        fastest_s = min([fastest_s, *(entry.least_s for entry in left)])
+        slowest_s = (HOPELESS if number + 1 < SEEN else SLOW) * fastest_s if options.stop_early else math.inf
+        longest_s = ENOUGH_S if number + 1 >= FEWEST else TIMING_SHARE * options.timeout_s
+        left = [entry for entry in left if entry.least_s <= slowest_s and entry.spent_s < longest_s]
+
+
 def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
-    """Samples in turns until they decide or time is up; who begins changes with every round.
+    """Samples in turns until they decide or time is up.
 
     The first entry wins ties. One that cannot win any more leaves, and keeps the samples of the rounds that it was in.
     """
     for entry in entries:
-        entry.prepare(options)
+        entry.prepare(SAMPLE_S)
     start = time.perf_counter()
     left = list(entries)
     for number in range(LOOKS[-1]):
-        first = number % len(left)
-        for entry in (*left[first:], *left[:first]):
-            entry.take()
+        _round(left, number)
         if number + 1 in LOOKS:
             left = [left[place] for place in staying([entry.samples_s for entry in left])]
         if not left or _late(number + 1, time.perf_counter() - start, options):
             return
+
+
+def _round(entries: Sequence[Contender], number: int) -> None:
+    """A sample of each; who begins changes with every round."""
+    first = number % len(entries) if entries else 0
+    for entry in (*entries[first:], *entries[:first]):
+        entry.take()
 
 
 def _late(rounds: int, spent_s: float, options: MeasureOptions) -> bool:

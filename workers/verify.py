@@ -49,6 +49,11 @@ class Arguments:
         return [p for p in self.places if isinstance(p, Written)]
 
     @property
+    def size_bytes(self) -> int:
+        """Of what the kernel writes."""
+        return sum(p.param.size_bytes for p in self.written)
+
+    @property
     def pointers(self) -> list[int]:
         """Addresses in the order of the kernel's parameters, each parameter's last byte beside a guard."""
         return [(p.buffer if isinstance(p, Written) else p.tight).address for p in self.places]

@@ -81,7 +81,7 @@ def _record(options: argparse.Namespace) -> None:
     builder: Builder = PinnedBuilder(local_builder, cores[0]) if cores else local_builder
     runner: Runner = PinnedRunner(local_runner, cores[1]) if cores else local_runner
     with closing(builder), closing(runner), closing(Workbench(builder, runner, clock)) as bench:
-        ahead = 2 if cores else 1
+        ahead = 3 if cores else 1
         counts = record(pools, options.count, 60 * options.minutes, bench, ahead, options.visits)
     for name, count in sorted(counts.items()):
         print(f"{count:6d}  {name}")

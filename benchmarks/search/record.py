@@ -1,10 +1,10 @@
 """Recording pools: a few candidates of each Task in turn, until the time is up; the next run goes on from there.
 
-Candidates are built while others are measured. Of three batches two are uniform samples, and one are mutants of the
-best that are known, so that a pool has what a search would find. Before and after every few candidates the default is
-timed. Where it is slower than it has been, something else had the machine, and what lies between is thrown away. A pool
-that is full is visited again: what disturbs a candidate for a second leaves it alone in the next minute, and the least
-of its times counts.
+Candidates are built while others are measured. Of five batches four are uniform samples, and one are mutants of the
+best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
+Where that is slower than it has been, something else had the machine, and the batch is timed again. A pool that is full
+is visited again: what disturbs a batch for a second leaves it alone in the next minute, and the least of its times
+counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compiler.space.space import Assignment
 from compiler.target import Target
 from tuner.candidate import Candidate
 from tuner.loading import task_share
-from tuner.measure import Measured, MeasureOptions, MeasureResult
+from tuner.measure import Measured, MeasureOptions
 from tuner.search.variation import Variation
 from tuner.task import Task
 from tuner.workbench import Batch, Workbench
@@ -33,17 +33,17 @@ from tuner.workbench import Batch, Workbench
 BATCH = 20
 VISIT = 5
 """Batches of a Task in a row: its operands and reference take longer to make than a batch."""
-SEARCHED = 3
-"""Every batch of this number is one of mutants."""
+SEARCHED = 5
+"""Every candidate of this number is a mutant."""
 PARENTS = 8
 """So many of the best have mutants."""
-BETWEEN = 5
-"""Candidates between two runs of the default."""
-DISTURBED = 1.25
-"""What lies beside a default that takes this many times its best is thrown away."""
+DISTURBED = 1.1
+"""A batch in which the default takes this many times its best is timed again."""
+TRIES = 4
+"""So often; then it is thrown away."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
-OPTIONS = MeasureOptions(samples=9, min_sample_ms=0.5)
+OPTIONS = MeasureOptions(samples=32, min_sample_ms=0.4, stop_early=False)
 """Many short samples, of which the least counts: what disturbs some leaves others alone."""
 LEAST_SPACE = 16
 """Smaller spaces leave nothing to choose."""
@@ -82,11 +82,12 @@ def prepare(models: Sequence[Path], folder: Path, tasks: int, threads: int, targ
 
 @dataclass(frozen=True)
 class _Flight:
-    """A batch on its way."""
+    """A batch on its way; `tries`: how often it has been sent."""
 
     pool: _Recording
     batch: Batch
     searched: bool
+    tries: int
 
 
 def record(
@@ -107,7 +108,7 @@ def record(
         if not flights:
             return Counter({pool.file.path.name: len(pool.file.rows) for pool in pools})
         flight = flights.popleft()
-        flight.pool.keep(flight.batch.candidates, flight.batch.results(), searched=flight.searched)
+        flight.pool.land(flight)
 
 
 def _turns(pools: Sequence[_Recording], count: int) -> Iterator[_Recording]:
@@ -132,16 +133,17 @@ class _Recording:
         self._variation = Variation(file.space)
         known = next((row for row in file.rows if row.assignment == self._default), None)
         self._least_s = math.inf if known is None or known.seconds is None else known.seconds
-        self._batches = 0
+        self._searched = sum(row.searched for row in file.rows)
         self._ended = False
         self._again: deque[Assignment] = deque()
+        self._disturbed: list[_Flight] = []
         self._round = 1
         self._new = len(file.rows)
         self.asked = sum(max(1, len(row.times)) for row in file.rows)
 
     def done(self, count: int) -> bool:
         """Whether the pool has so many rows or is about to, or nothing new is found; and each has its visits."""
-        if not self._is_full(count):
+        if self._disturbed or not self._is_full(count):
             return False
         while not self._again and self._round < self._visits:
             self._round += 1
@@ -153,44 +155,47 @@ class _Recording:
         return self._ended or self._new >= count
 
     def launch(self, count: int, bench: Workbench) -> _Flight:
-        """Send candidates on their way, the default between them: new ones, or those of a round of visits."""
+        """Send candidates on their way, the default first: disturbed ones, new ones, or those of a round of visits."""
+        if self._disturbed:
+            flight = self._disturbed.pop()
+            chosen = [c.assignment or () for c in flight.batch.candidates[1:]]
+            return self._sent(chosen, bench, searched=flight.searched, tries=flight.tries + 1)
         if self._is_full(count):
             again = [self._again.popleft() for _ in range(min(BATCH, len(self._again)))]
             self._rng.shuffle(again)
             return self._sent(again, bench, searched=False)
-        self._batches += 1
-        searched = self._batches % SEARCHED == 0 or bool(self._starts)
+        searched = bool(self._starts) or self._searched * SEARCHED < self._new
         found = itertools.chain(self._starts, self._mutants()) if searched else self._new_samples()
         chosen = list(itertools.islice(found, min(BATCH, count - self._new)))
         self._starts = []
         self._ended = not chosen and not searched
         self._known.update(chosen)
         self._new += len(chosen)
+        self._searched += len(chosen) if searched else 0
         return self._sent(chosen, bench, searched=searched)
 
-    def _sent(self, chosen: Sequence[Assignment], bench: Workbench, *, searched: bool) -> _Flight:
+    def _sent(
+        self, chosen: Sequence[Assignment], bench: Workbench, *, searched: bool, tries: int = 1
+    ) -> _Flight:
         self.asked += len(chosen)
-        order = [self._default]
-        for start in range(0, len(chosen), BETWEEN):
-            order += [*chosen[start : start + BETWEEN], self._default]
-        candidates = [Candidate(self.file.space.schedule(a), a) for a in order]
-        return _Flight(self, bench.submit(self.file.task, candidates), searched)
+        candidates = [Candidate(self.file.space.schedule(a), a) for a in (self._default, *chosen)]
+        return _Flight(self, bench.submit(self.file.task, candidates), searched, tries)
 
-    def keep(
-        self, candidates: Sequence[Candidate], results: Sequence[MeasureResult], *, searched: bool
-    ) -> None:
-        """Append what nothing else has disturbed."""
-        timed = list(zip([c.assignment or () for c in candidates], results, strict=True))
-        defaults = [i for i, (assignment, _) in enumerate(timed) if assignment == self._default]
-        times = {i: min(r.samples_s) for i in defaults if isinstance(r := timed[i][1], Measured)}
-        self._least_s = min([self._least_s, *times.values()])
-        quiet = [i for i in times if times[i] <= DISTURBED * self._least_s]
+    def land(self, flight: _Flight) -> None:
+        """Append a batch's results, or have it timed again where something else has disturbed it."""
+        found = zip(flight.batch.candidates, flight.batch.results(), strict=True)
+        timed = [(candidate.assignment or (), result) for candidate, result in found]
+        default = timed[0][1]
+        if not isinstance(default, Measured):
+            return
+        self._least_s = min(self._least_s, *default.samples_s)
+        if min(default.samples_s) > DISTURBED * self._least_s:
+            if flight.tries < TRIES:
+                self._disturbed.append(flight)
+            return
         known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
-        if quiet and known < min(self._round, self._visits):
-            self.file.append([timed[quiet[0]]], searched=False)  # as often as any other candidate
-        for before, after in itertools.pairwise(defaults):
-            if before in quiet and after in quiet:
-                self.file.append(timed[before + 1 : after], searched=searched)
+        seldom = known < min(self._round, self._visits)  # as often as any other candidate
+        self.file.append(timed if seldom else timed[1:], searched=flight.searched)
 
     def _new_samples(self) -> Iterator[Assignment]:
         return (a for a in self._samples if a not in self._known)

@@ -109,17 +109,23 @@ TALKS = """
   ret void"""
 
 
-WRONG_THE_SECOND_TIME = """
+_THE_SECOND_TIME = """
   %before = load i64, ptr @calls
   %called = add i64 %before, 1
   store i64 %called, ptr @calls
   %again = icmp ugt i64 %before, 0
   br i1 %again, label %wrong, label %right
-wrong:
+right:
+  ret void
+wrong:"""
+
+ABORTS_THE_SECOND_TIME = f"""{_THE_SECOND_TIME}
+  call void @llvm.trap()
+  unreachable"""
+
+WRONG_THE_SECOND_TIME = f"""{_THE_SECOND_TIME}
   %spot = getelementptr float, ptr %y, i64 9
   store volatile float 0.5, ptr %spot, align 4
-  ret void
-right:
   ret void"""
 
 

@@ -78,6 +78,26 @@ def test_a_comparison_leaves_it_out_and_goes_on(runner: LocalRunner, name: str) 
     assert first.build_s == 0.25
 
 
+@pytest.mark.parametrize(
+    ("late", "kind"),
+    [
+        (planted.WRONG_THE_SECOND_TIME, FailureKind.WRONG_OUTPUT),
+        (planted.ABORTS_THE_SECOND_TIME, FailureKind.CRASH),
+    ],
+)
+def test_what_fails_while_others_are_timed_with_it_is_found(
+    runner: LocalRunner, late: str, kind: FailureKind
+) -> None:
+    good = planted.planted()
+
+    results = runner.run(
+        planted.task(), [good, good, planted.planted(late), good, PLANTED["aborts"][0], good]
+    )
+
+    failed = {place: r.kind for place, r in enumerate(results) if isinstance(r, MeasureFailed)}
+    assert failed == {2: kind, 4: FailureKind.CRASH}
+
+
 def test_what_goes_wrong_only_after_many_runs_is_left_out_too(runner: LocalRunner) -> None:
     late = planted.planted(planted.WRONG_THE_SECOND_TIME)
     good = planted.planted()

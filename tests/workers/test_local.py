@@ -125,10 +125,9 @@ def test_candidates_are_built_verified_and_timed(builder: LocalBuilder, runner: 
     assert isinstance(last, Built)
     assert first.kernel == last.kernel
     results = runner.run(task, [first, last])
-    assert len(results[0].samples_s) == OPTIONS.samples  # type: ignore[union-attr]
     for result in results:
         assert isinstance(result, Measured), result
-        # A neighbour may slow the second one so much that it seems hopeless beside the first.
+        # A neighbour may slow one of them so much that it seems hopeless beside the other.
         assert 1 <= len(result.samples_s) <= OPTIONS.samples
         assert 0 < result.error <= task.error_budget
         assert result.build_s > 0

@@ -47,7 +47,7 @@ def test_it_measures_and_names_failures(runner: RayRunner) -> None:
     assert isinstance(first, Measured)
     assert isinstance(last, Measured)
     assert first.build_s == 0.25
-    assert len(first.samples_s) == OPTIONS.samples
+    assert 1 <= len(first.samples_s) <= OPTIONS.samples
     assert isinstance(failed, MeasureFailed)
     assert failed.kind is FailureKind.TIMEOUT
 

@@ -1,11 +1,15 @@
-"""How many runs a sample has, and when sampling stops; on a clock of its own."""
+"""How many runs a sample has, who is timed in which rounds, and when that stops; on a clock of its own."""
 
 from __future__ import annotations
 
 import pytest
 
 from tuner.measure import MeasureOptions
-from workers.sampling import sample
+from tuner.pairs import FEWEST
+from workers.sampling import warm_up
+from workers.turns import ENOUGH_S, SEEN, Contender, take_trials
+
+OPTIONS = MeasureOptions(samples=8, min_sample_ms=1.0)
 
 
 class Clock:
@@ -19,33 +23,79 @@ class Clock:
         return round(self.run_ns * runs + extra)
 
 
+class Machine:
+    """Is slow for some time and then fast for as long."""
+
+    def __init__(self, slower: float = 1.0, spell_ns: float = 1.0) -> None:
+        self.now_ns, self._slower, self._spell_ns = 0.0, slower, spell_ns
+
+    def run(self, ns: float) -> float:
+        """How long something takes now."""
+        taken = ns * (self._slower if int(self.now_ns / self._spell_ns) % 2 == 0 else 1.0)
+        self.now_ns += taken
+        return taken
+
+
+class Timed(Contender):
+    """A candidate that takes so long on a machine, and nothing else."""
+
+    def __init__(self, run_ns: float, machine: Machine) -> None:
+        self.samples_s, self.runs, self._run_ns, self._machine = [], 0, run_ns, machine
+
+    def time_ns(self, runs: int) -> int:
+        self.runs += runs
+        return round(self._machine.run(self._run_ns * runs))
+
+
 @pytest.mark.parametrize("run_ns", [50, 3_000, 900_000, 2_500_000])
 def test_samples_last_long_enough(run_ns: float) -> None:
     clock = Clock(run_ns, first_ns=100_000)
-    samples = sample(clock, MeasureOptions(samples=5, min_sample_ms=2.0), None)
-
-    assert samples == pytest.approx([run_ns / 1e9] * 5)
-    assert min(clock.calls[-5:]) * run_ns >= 2e6
-    assert sum(clock.calls[:-5]) * run_ns <= 6e6  # the warm-up is not much longer than a sample
+    runs, run_s = warm_up(clock, 2e-3)
+    assert run_s == pytest.approx(run_ns / 1e9)
+    assert runs * run_ns >= 2e6
+    assert sum(clock.calls) * run_ns <= 6e6  # the warm-up is not much longer than a sample
 
 
 def test_a_slow_candidate_gets_fewer_samples() -> None:
-    options = MeasureOptions(samples=5)
-    hopeless, slow, near = Clock(4e6), Clock(2e6), Clock(1.4e6)
-    assert sample(hopeless, options, best_s=1e-3) == (4e-3,)
-    assert sample(slow, options, best_s=1e-3) == (2e-3,)
-    assert len(sample(near, options, best_s=1e-3)) == 5
-    assert sum(hopeless.calls) < sum(slow.calls) < sum(near.calls)
+    still = Machine()
+    hopeless, slow, near = (Timed(ns, still) for ns in (4e5, 2e5, 1.4e5))
+    take_trials([hopeless, slow, near], OPTIONS, best_s=1e-4)
+    assert len(hopeless.samples_s) == 1
+    assert len(slow.samples_s) == SEEN
+    assert len(near.samples_s) == OPTIONS.samples
 
 
-def test_one_slow_moment_does_not_end_it() -> None:
-    class Disturbed(Clock):
-        def __call__(self, runs: int) -> int:
-            return 2 * super().__call__(runs) if len(self.calls) == 2 else super().__call__(runs)
+def test_the_best_of_a_heat_counts_as_the_best_known_does() -> None:
+    still = Machine()
+    slow, best = Timed(2e5, still), Timed(1e5, still)
+    take_trials([slow, best], OPTIONS, best_s=None)
+    assert (len(slow.samples_s), len(best.samples_s)) == (SEEN, OPTIONS.samples)
 
-    assert len(sample(Disturbed(1e6), MeasureOptions(samples=5), best_s=1e-3)) == 5
+
+def test_all_are_sampled_alike_where_nothing_may_stop_early() -> None:
+    still = Machine()
+    entries = [Timed(ns, still) for ns in (9e5, 1e5)]
+    take_trials(entries, MeasureOptions(samples=8, min_sample_ms=1.0, stop_early=False), best_s=1e-5)
+    assert [len(entry.samples_s) for entry in entries] == [8, 8]
+
+
+def test_spells_of_a_neighbour_hide_no_order() -> None:
+    """A spell is longer than all samples of one candidate, and than its warm-up."""
+    machine = Machine(slower=2.0, spell_ns=11e6)
+    entries = [Timed(1e5 + 2e3 * place, machine) for place in range(6)]
+    take_trials(entries, OPTIONS, best_s=None)
+    assert [min(entry.samples_s) for entry in entries] == pytest.approx(
+        [1e-4 + 2e-6 * place for place in range(6)]
+    )
+
+
+def test_long_runs_are_few() -> None:
+    long = Timed(1.1 * ENOUGH_S / FEWEST * 1e9, Machine())
+    take_trials([long], OPTIONS, best_s=None)
+    assert len(long.samples_s) == FEWEST
 
 
 def test_a_slow_candidate_stops_before_its_time_is_up() -> None:
-    samples = sample(Clock(1e9), MeasureOptions(samples=20, timeout_s=10.0), None)
-    assert 3 <= len(samples) <= 5
+    slow = Timed(1e9, Machine())
+    take_trials([slow], MeasureOptions(samples=20, timeout_s=6.0), None)
+    assert 2 <= len(slow.samples_s) <= 3
