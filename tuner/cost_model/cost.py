@@ -171,16 +171,20 @@ def _kept(nests: Nests, tile: Tile) -> Array:
 
 
 def _passing(nests: Nests, size: float) -> Array:
-    """Bytes that pass a cache: what the outermost loops touch that leave all in it, as often as these begin anew."""
+    """Bytes that pass a cache: what the outermost loops touch that leave it there, as often as these begin anew.
+
+    A buffer whose lines crowd into a few sets is thrown out of them by itself and its share of the others.
+    """
     n, loops = nests.limits.shape
     touched = [nests.line_bytes(access) for access in nests.accesses]
-    fits = sum(touched, np.zeros((n, loops + 1))) <= size
-    fits[:, -1] = True
-    first = np.argmax(fits, axis=1)
+    together = sum(touched, np.zeros((n, loops + 1)))
     trips = np.ones((n, loops + 1))
     trips[:, 1:] = np.cumprod(nests.limits, axis=1)
     total = np.zeros(n)
     for access, own in zip(nests.accesses, touched, strict=True):
+        fits = together - own + nests.held_bytes(access) <= size
+        fits[:, -1] = True
+        first = np.argmax(fits, axis=1)
         moves = (nests.strides(access) > 0) & (np.arange(loops) < first[:, None]) & (nests.limits > 1)
         last = np.where(moves.any(axis=1), loops - np.argmax(moves[:, ::-1], axis=1), 0)
         total += at(own, first) * at(trips, last) * (2.0 if access.kind == "output" else 1.0)

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 AccessClass = Literal["input", "constant", "output"]
 LINE_BYTES = 64
+PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,37 @@ class Nests:
 
     def line_bytes(self, access: Access) -> Array:
         """Bytes of the cache lines that the inside of loops[d:] touches, shape (n, n_loops + 1)."""
+        return self._once("lines", access, lambda a: self._lines(a)[0])
+
+    def held_bytes(self, access: Access) -> Array:
+        """Bytes of a cache that those lines take, shape (n, n_loops + 1).
+
+        More than they have where they fall into few of its sets, as those a power of two apart do. Which set that is
+        is known within a page only: where pages lie is up to the system (Hennessy and Patterson, Computer Architecture,
+        appendix B).
+        """
+        touched, sets = self._lines(access)
+        return np.asarray(touched + np.maximum(0.0, touched - sets) * (PAGE_BYTES / sets - 1.0))
+
+    def _lines(self, access: Access) -> tuple[Array, Array]:
+        """Bytes of the lines, and of those of a page whose sets they fall into."""
         extents = self._extents(access)
         if access.buffer in self.packed or not access.sizes.shape[1]:
-            return np.asarray(extents.prod(axis=2) * access.element_bytes)
-        last = extents[:, :, -1]
-        row = last * access.element_bytes
-        whole_rows = last >= access.sizes[:, -1:]
-        row = np.where(whole_rows, row, np.ceil(row / LINE_BYTES) * LINE_BYTES)
-        return np.asarray(extents[:, :, :-1].prod(axis=2) * row)
+            return extents.prod(axis=2) * access.element_bytes, np.full(extents.shape[:2], float(PAGE_BYTES))
+        strides = self._compact(access) if access.kind == "output" else access.strides
+        steps = np.rint(strides * access.element_bytes).astype(np.int64)
+        run = np.full(extents.shape[:2], float(access.element_bytes))
+        runs, places, apart = np.ones_like(run), np.ones_like(run), np.zeros(run.shape, dtype=np.int64)
+        for dim in reversed(range(extents.shape[2])):
+            many, step = extents[:, :, dim], np.broadcast_to(steps[:, dim, None], run.shape)
+            beside = (step <= _whole_lines(run)) & (runs == 1.0)
+            far = ~beside & (many > 1)
+            run = np.where(beside, step * (many - 1) + run, run)
+            runs = np.where(far, runs * many, runs)
+            places = np.where(far, places * np.minimum(many, PAGE_BYTES // np.gcd(step, PAGE_BYTES)), places)
+            apart = np.where(far, np.gcd(apart, step), apart)
+        places = np.minimum(places, PAGE_BYTES // np.maximum(1, np.gcd(apart, PAGE_BYTES)))
+        return _whole_lines(run) * runs, np.minimum(PAGE_BYTES, _whole_lines(run) * places)
 
     def strides(self, access: Access) -> Array:
         """Elements between two iterations of each loop, shape (n, n_loops); in a packed buffer 1 where it moves.
@@ -179,6 +203,10 @@ class Nests:
         if key not in self._known:
             self._known[key] = compute(access)
         return self._known[key]
+
+
+def _whole_lines(size_bytes: Array) -> Array:
+    return np.asarray(np.ceil(size_bytes / LINE_BYTES) * LINE_BYTES)
 
 
 def joined(parts: Sequence[Nests]) -> Nests:
