@@ -65,7 +65,6 @@ def load_run(
         first.append(Candidate(record.schedule, recover_assignment(space, record.schedule)))
     else:
         first += [Candidate(space.schedule(seed), seed) for seed in relatives.seeds(task, space)]
-    first += [Candidate(space.schedule(start), start) for start in space.starts]
     first += [Candidate(t.schedule, recover_assignment(space, t.schedule)) for t in _fastest(stale, _STALE)]
     seed = options.seed + int(task.workload.digest[:8], 16)
     known = [

@@ -163,11 +163,13 @@ class _Recording:
             again = [self._again.popleft() for _ in range(min(BATCH, len(self._again)))]
             self._rng.shuffle(again)
             return self._sent(again, bench, searched=False)
-        searched = bool(self._starts) or self._searched * SEARCHED < self._new
-        found = itertools.chain(self._starts, self._mutants()) if searched else self._new_samples()
-        chosen = list(itertools.islice(found, min(BATCH, count - self._new)))
+        left = min(BATCH, count - self._new)
+        due = bool(self._starts) or self._searched * SEARCHED < self._new
+        mutants = list(itertools.islice(itertools.chain(self._starts, self._mutants()), left)) if due else []
+        chosen = mutants or list(itertools.islice(self._new_samples(), left))
+        searched = bool(mutants)
         self._starts = []
-        self._ended = not chosen and not searched
+        self._ended = not chosen
         self._known.update(chosen)
         self._new += len(chosen)
         self._searched += len(chosen) if searched else 0

@@ -100,21 +100,19 @@ def replay(
 ) -> Curve:
     """Best throughput so far relative to the pool's best, after 1 to `trials` trials; shape (trials,).
 
-    The default comes first, and then where the rules would begin, as in a session. `rows`: features of the pool's
+    The default comes first, as in a session. `rows`: features of the pool's
     candidates, shape (n_candidates, n_features); `prior`: trees that the cost model begins with.
     """
     whole = pool_space(pool)
-    space = PoolSpace(
-        whole.knobs, whole.default, whole.legal, whole.build, pool=tuple(row.assignment for row in pool.rows)
-    )
     times = {row.assignment: row.seconds for row in pool.rows}
+    starts = tuple(start for start in whole.starts if start in times)
+    space = PoolSpace(whole.knobs, whole.default, whole.legal, whole.build, starts, pool=tuple(times))
     features = dict(zip(space.pool, rows, strict=True))
 
     def extract(_: Task, asked: Sequence[Candidate]) -> Array:
         return np.array([features[c.assignment or ()] for c in asked])
 
-    begin = [a for a in (whole.default, *whole.starts) if a in times]
-    first = [Candidate(space.schedule(a), a) for a in begin]
+    first = [Candidate(space.schedule(whole.default), whole.default)]
     searching: SearchStrategy
     if strategy == "evolutionary":
         learner = Learner(XGBoostModel(extract, NAMES, prior=prior), PhaseClock(lambda: 0.0))

@@ -87,8 +87,13 @@ class EvolutionaryStrategy:
             pool = self._evolve(rng, scored)
         ranking = scored.ranking(pool)
         if not ranking:
-            return self._neighbours(-(-count // 2), rng)
+            return self._guessed(count, rng)
         return self._explored.take(_spread(ranking, wanted), wanted)
+
+    def _guessed(self, count: int, rng: random.Random) -> list[Candidate]:
+        """Where the rules begin, and then neighbours of the best, half of what is wanted."""
+        begun = self._explored.take([self._explored.candidate(a) for a in self._space.starts], count)
+        return begun + self._neighbours(-(-(count - len(begun)) // 2), rng)
 
     def _neighbours(self, count: int, rng: random.Random) -> list[Candidate]:
         """New mutants of the best that is known."""
@@ -120,7 +125,7 @@ class EvolutionaryStrategy:
         """The first population: the best measured, the default, and uniform samples."""
         best = self._parents()[: int(self._options.population * self._options.measured_share)]
         uniform = [self._space.sample(rng) for _ in range(self._options.population - len(best))]
-        return list(dict.fromkeys((*best, self._space.default, *uniform)))
+        return list(dict.fromkeys((*best, self._space.default, *self._space.starts, *uniform)))
 
     def _parents(self) -> list[Assignment]:
         measured = (candidate.assignment for _, candidate in self._explored.measured)
@@ -157,15 +162,16 @@ class _Scored:
 
 
 def _spread(ranking: Sequence[Candidate], count: int) -> list[Candidate]:
-    """The ranking with `count` candidates in front that differ from each other in two knobs or more.
+    """The ranking with `count` candidates in front: its first half, and others two knobs or more from all of them.
 
     Neighbours of one candidate have nearly its score: a batch of them would teach little where the model is wrong.
     """
     front: list[Candidate] = []
     rest: list[Candidate] = []
     for candidate in ranking:
-        apart = len(front) < count and all(_distance(candidate, other) > 1 for other in front)
-        (front if apart else rest).append(candidate)
+        due = len(front) < count
+        apart = len(front) < count // 2 or all(_distance(candidate, other) > 1 for other in front)
+        (front if due and apart else rest).append(candidate)
     return front + rest
 
 

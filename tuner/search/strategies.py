@@ -22,10 +22,14 @@ Maker = Callable[[SearchSpace, Scorer, int, Sequence[Candidate]], SearchStrategy
 GROUP = "luthier.strategies"
 STRATEGIES: Mapping[str, Maker] = {
     "evolutionary": lambda space, scorer, seed, first: EvolutionaryStrategy(space, scorer, seed, first),
-    "random": lambda space, scorer, seed, first: RandomStrategy(space, seed, first),
+    "random": lambda space, scorer, seed, first: RandomStrategy(space, seed, [*first, *_starts(space)]),
     "exhaustive": lambda space, scorer, seed, first: ExhaustiveStrategy(space, first),
 }
 _UNRANKED = frozenset({"random", "exhaustive"})
+
+
+def _starts(space: SearchSpace) -> list[Candidate]:
+    return [Candidate(space.schedule(start), start) for start in space.starts]
 
 
 def is_ranked(name: str) -> bool:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,13 +133,33 @@ def test_evolution_beats_random_search_at_equal_trials() -> None:
     assert statistics.median(evolved) < 0.9 * statistics.median(random)
 
 
-def test_the_scored_part_of_a_batch_is_spread() -> None:
-    strategy = EvolutionaryStrategy(toy.space(), oracle, options=EvolutionaryOptions(uniform_share=0.0))
-    chosen = [c.assignment for c, _ in drive(strategy, 1, 8)]
-    for one, other in itertools.combinations(chosen, 2):
-        assert one is not None
-        assert other is not None
-        assert sum(a != b for a, b in zip(one, other, strict=True)) > 1
+def test_half_of_a_batch_is_what_scores_best_and_half_is_spread() -> None:
+    space = toy.space(count=4)
+    strategy = EvolutionaryStrategy(space, oracle, options=EvolutionaryOptions(uniform_share=0.0))
+    chosen = [c for c, _ in drive(strategy, 1, 8)]
+    every = [Candidate(space.schedule(a), a) for a in space.enumerate(1000)]
+    best = sorted(every, key=lambda c: (toy.seconds(TASK, c.schedule), c.assignment))[:4]
+    assert {c.digest for c in best} <= {c.digest for c in chosen}
+    for place, one in enumerate(chosen[4:], start=4):
+        for other in chosen[:place]:
+            assert sum(a != b for a, b in zip(one.assignment or (), other.assignment or (), strict=True)) > 1
+
+
+def test_where_the_rules_begin_is_tried_first_by_those_who_know_nothing() -> None:
+    plain = toy.space(count=5)
+    ranked = sorted(plain.enumerate(1000), key=lambda a: toy.seconds(TASK, plain.schedule(a)))
+    fastest, slowest = ranked[0], ranked[-2]  # the last is the default
+    space = replace(plain, starts=(slowest, fastest))
+
+    def tried(strategy: SearchStrategy) -> set[str]:
+        return {c.digest for c, _ in drive(strategy, 1, 8)}
+
+    begin = {space.schedule(start).digest for start in space.starts}
+    assert begin <= tried(EvolutionaryStrategy(space, know_nothing, first=[default(space)]))
+    assert begin <= tried(make_strategy("random", space, oracle, 0, [default(space)]))
+    seeing = tried(EvolutionaryStrategy(space, oracle, first=[default(space)]))
+    assert space.schedule(fastest).digest in seeing
+    assert space.schedule(slowest).digest not in seeing
 
 
 def test_an_exhaustive_search_finds_the_best() -> None:
