@@ -13,6 +13,7 @@ samples, is well within the Task's budget.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from dataclasses import dataclass
 from functools import cache
@@ -72,7 +73,8 @@ class Instant:
     def __init__(self, model: StoredModel) -> None:
         """Read its papers."""
         self._model = model
-        self._margin = float(model.gates["margin"])
+        margin = model.gates["margin"]
+        self._margin = math.inf if margin is None else float(margin)
         self._features = NestFeatures()
         self.expected_loss = round(1 - float(model.gates["instant"]["value"]), 3)
 

@@ -225,10 +225,19 @@ def _gates_text(left_out: str, gates: Gates | None) -> list[str]:
         lines.append(f"  {name:18s} {figure:.3f}   bar {bar}  {'met' if figure.value >= bar else 'MISSED'}")
     return [
         *lines,
+        f"  {'prediction':18s} {gates.prediction:.3f}   pairwise accuracy of the predicted cycles alone",
         f"  {'default':18s} {gates.usual:.3f}   what no model reaches",
-        f"  instant mode takes what leads by {gates.margin:.2f}; it is slower than the default, by over {SLOWER:.0%},"
-        f" on {gates.worse:.0%} of the Tasks",
+        _instant_text(gates),
     ]
+
+
+def _instant_text(gates: Gates) -> str:
+    if gates.margin is None:
+        return "  instant mode takes the default: no choice is better beyond its standard error"
+    return (
+        f"  instant mode takes what leads by {gates.margin:.2f}; it is slower than the default, by over {SLOWER:.0%},"
+        f" on {gates.worse:.0%} of the Tasks"
+    )
 
 
 def _changes(found: Gates, gates: Gates) -> str:

@@ -138,7 +138,7 @@ def test_a_model_for_other_rules_is_refused_and_the_default_serves(
     network: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     found, one = formula_model(), Interval(1.0, 1.0, 1.0)
-    gates = Gates(1, 1, 2, one, one, one, one, one, 0.0, 0.0, {})
+    gates = Gates(1, 1, 2, one, one, one, one, one, one, 0.0, 0.0, {})
     stored.save_model(shipped.SHIPPED, found.booster, gates, 1, found.seen)
     content = shipped.SHIPPED.read_bytes().replace(b'"rules": ', b'"rules": 1')
     shipped.SHIPPED.write_bytes(content)
@@ -147,6 +147,17 @@ def test_a_model_for_other_rules_is_refused_and_the_default_serves(
         assert {task.lookup for task in module.lookups} == {"default"}
     assert "gets the default schedule: the cost model pretrained.model was trained for rules 1" in caplog.text
     shipped_model.cache_clear()
+
+
+def test_a_model_that_is_never_sure_is_not_even_read(network: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, one = formula_model(), Interval(1.0, 1.0, 1.0)
+    gates = Gates(1, 1, 2, one, one, one, one, one, one, 0.0, None, {})
+    stored.save_model(shipped.SHIPPED, found.booster, gates, 1, found.seen)
+    monkeypatch.setattr("tuner.instant.load_model", pytest.fail)
+    shipped_model.cache_clear()
+    assert shipped.shipped_digest() == ""
+    with closing(luthier.compile(network, threads=1)) as module:
+        assert {task.lookup for task in module.lookups} == {"default"}
 
 
 def test_answers_stay_the_same_while_a_model_is_compiled(

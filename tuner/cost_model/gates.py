@@ -7,6 +7,7 @@ compared, of the differences on the Tasks that both were judged on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuner.cost_model.metrics import pairwise_accuracy, peak_at
 from tuner.cost_model.relative import NAMES
-from tuner.cost_model.trees import Array, XGBoostOptions, base_of, scores, train
+from tuner.cost_model.trees import Array, XGBoostOptions, base_of, merit_of, scores, train
 from tuner.interval import RESAMPLES, Interval
 
 GAP = 0.03
@@ -58,8 +59,9 @@ class Gates:
         pairwise_accuracy, peak_at_1, peak_at_5: of the uniform samples of a Task.
         instant: throughput of what instant mode would take, over that of the best of all.
         usual: throughput of the analytic default, likewise.
+        prediction: pairwise accuracy of the predicted cycles alone, which the trees correct.
         worse: share of the Tasks where instant mode's choice is slower than the default by more than SLOWER.
-        margin: by how much a score has to pass the default's, for the best mean.
+        margin: by how much a score has to pass the default's; None where no choice is better than the default.
         by_task: the figures of each Task, by its key.
     """
 
@@ -71,8 +73,9 @@ class Gates:
     peak_at_5: Interval
     instant: Interval
     usual: Interval
+    prediction: Interval
     worse: float
-    margin: float
+    margin: float | None
     by_task: Mapping[str, Mapping[str, float]]
 
     @property
@@ -87,19 +90,25 @@ class Gates:
 
 @dataclass(frozen=True)
 class _Judged:
-    """A Task that was left out, and what the others' trees say of it."""
+    """A Task that was left out, what the others' trees say of it, and what the prediction alone says."""
 
     task: TaskSamples
     scores: Array
+    predicted: Array
 
     def over(self, metric: Callable[[Array, Array], float | None]) -> float | None:
         """A metric of the uniform samples."""
         return metric(self.scores[self.task.offered], self.task.throughput[self.task.offered])
 
-    def instant(self, margin: float) -> float:
+    @property
+    def usual(self) -> float:
+        """Throughput of the default."""
+        return float(self.task.throughput[self.task.default])
+
+    def instant(self, margin: float | None) -> float:
         """Throughput of what is taken without measuring."""
         best, default = self._first, self.task.default
-        sure = self.scores[best] - self.scores[default] > margin
+        sure = margin is not None and self.scores[best] - self.scores[default] > margin
         return float(self.task.throughput[best if sure else default])
 
     @cached_property
@@ -122,11 +131,16 @@ def held_out(
         others = [(t.features[:, seen], t.throughput) for t in tasks if t.group != group]
         booster = train(others, options or XGBoostOptions(), base=base)
         if booster is not None:
-            judged += [_Judged(t, scores(booster, t.features[:, seen])) for t in tasks if t.group == group]
+            for task in (t for t in tasks if t.group == group):
+                rows = task.features[:, seen]
+                judged.append(_Judged(task, scores(booster, rows), merit_of(rows, base)))
     by_task = {
         j.task.key: _figures(j, _margin([o for o in judged if o.task.group != j.task.group])) for j in judged
     }
-    figures = {name: figure_of([f[name] for f in by_task.values() if name in f]) for name in (*BARS, "usual")}
+    figures = {
+        name: figure_of([f[name] for f in by_task.values() if name in f])
+        for name in (*BARS, "usual", "prediction")
+    }
     ratios = [f["instant"] / f["usual"] for f in by_task.values() if f["usual"]]
     return Gates(
         tasks=len(tasks),
@@ -158,7 +172,7 @@ def figure_of(values: Sequence[float]) -> Interval:
     return Interval.of(array.mean(), array[picks].mean(axis=1))
 
 
-def _figures(judged: _Judged, margin: float) -> dict[str, float]:
+def _figures(judged: _Judged, margin: float | None) -> dict[str, float]:
     """Figures of a Task, instant mode's with the margin that the other groups' Tasks give."""
     task = judged.task
     found = {
@@ -166,13 +180,21 @@ def _figures(judged: _Judged, margin: float) -> dict[str, float]:
         "peak_at_1": judged.over(lambda s, y: peak_at(s, y, 1)),
         "peak_at_5": judged.over(lambda s, y: peak_at(s, y, 5)),
         "instant": judged.instant(margin),
-        "usual": float(task.throughput[task.default]),
+        "usual": judged.usual,
+        "prediction": pairwise_accuracy(judged.predicted[task.offered], task.throughput[task.offered], GAP),
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _margin(judged: Sequence[_Judged]) -> float:
-    """The margin of the best mean; the middle one of equals."""
-    means = [float(np.mean([j.instant(margin) for j in judged])) if judged else 0.0 for margin in MARGINS]
-    best = [margin for margin, mean in zip(MARGINS, means, strict=True) if mean >= max(means) - 1e-9]
-    return float(best[len(best) // 2])
+def _margin(judged: Sequence[_Judged]) -> float | None:
+    """The margin of the largest gain over the default that is a gain beyond its standard error, the middle of equals.
+
+    None where there is none: a choice that is as good as the default on the average is worse on many Tasks.
+    """
+    sure: dict[float, float] = {}
+    for margin in MARGINS:
+        gains = [j.instant(margin) - j.usual for j in judged]
+        sure[margin] = float(np.mean(gains) - np.std(gains) / math.sqrt(len(gains))) if gains else 0.0
+    most = max(sure.values())
+    best = [margin for margin, gain in sure.items() if gain >= most - 1e-9]
+    return best[len(best) // 2] if most > 0 else None

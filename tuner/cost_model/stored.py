@@ -19,11 +19,11 @@ import xgboost as xgb
 from compiler.errors import InputError
 from compiler.space.rules import VERSION
 from compiler.target import Target
-from tuner.cost_model.gates import BARS, Gates, differences
+from tuner.cost_model.gates import BARS, Gates, differences, figure_of
 from tuner.cost_model.relative import NAMES
 from tuner.record import CODEGEN_EPOCH
 
-PAPERS = 2
+PAPERS = 3
 """Version of the line of JSON."""
 
 ErrorKey = tuple[str, tuple[int, ...]]
@@ -75,10 +75,17 @@ def machine_of(target: Target) -> tuple[int, int]:
 def promoted(new: Gates, kept: StoredModel | None) -> str:
     """Why a newly trained model may not take the place of the kept one; "" where it may.
 
-    What it takes without measuring has to be better than the analytic default, in the mean over Tasks. Beside a kept
-    one, some figure has to be better beyond doubt and none worse, on the Tasks that both were judged on.
+    It has to order candidates better than the prediction that it corrects, beyond doubt, for searches begin with it;
+    and what it takes without measuring must not be worse than the analytic default, in the mean over Tasks. Beside a
+    kept one, some figure has to be better beyond doubt and none worse, on the Tasks that both were judged on.
     """
-    if new.instant.value <= new.usual.value:
+    pairs = [(f["pairwise_accuracy"], f["prediction"]) for f in new.by_task.values() if "prediction" in f]
+    if figure_of([accuracy - alone for accuracy, alone in pairs]).low <= 0:
+        return (
+            f"it orders {new.pairwise_accuracy:.3f} of the pairs, the prediction alone {new.prediction:.3f}: it would "
+            "be of no use"
+        )
+    if new.instant.value < new.usual.value:
         return f"its choice reaches {new.instant:.3f}, the default {new.usual:.3f}: it would be of no use"
     if kept is None:
         return ""

@@ -20,7 +20,9 @@ from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.session import SessionOptions, _default_model
 
 
-def gates(pairs: float, *, usual: float = 0.7, tasks: int = 20, shift: float = 0.0) -> Gates:
+def gates(
+    pairs: float, *, usual: float = 0.7, alone: float = 0.8, tasks: int = 20, shift: float = 0.0
+) -> Gates:
     """Figures of some Tasks: each has nearly these; `shift`: of the Tasks' names."""
     rng = np.random.default_rng(0)
     by_task = {
@@ -30,6 +32,7 @@ def gates(pairs: float, *, usual: float = 0.7, tasks: int = 20, shift: float = 0
             "peak_at_5": 0.95 + noise,
             "instant": 0.9 + noise,
             "usual": usual,
+            "prediction": alone,
         }
         for i, noise in enumerate(rng.normal(0, 0.02, tasks))
     }
@@ -93,7 +96,8 @@ def test_only_a_better_model_is_promoted() -> None:
     assert booster is not None
     kept = StoredModel(booster, 1, SEEN, GATES.json())
     assert promoted(GATES, None) == ""
-    assert "of no use" in promoted(gates(0.9, usual=0.95), None)
+    assert "the default 0.950" in promoted(gates(0.9, usual=0.95), None)
+    assert "the prediction alone 0.900" in promoted(gates(0.9, alone=0.9), None)
     assert "not better than the model in use beyond doubt" in promoted(GATES, kept)
     assert promoted(gates(0.93), kept) == ""
     assert "worse than the model in use: pairwise_accuracy" in promoted(gates(0.85), kept)
@@ -132,7 +136,8 @@ def test_the_margin_keeps_a_guessing_model_from_choosing() -> None:
         guesses.append(replace(task, features=rng.random(task.features.shape), throughput=throughput))
     found = held_out(guesses, XGBoostOptions(rounds=10))
     assert found is not None
-    assert found.instant.value > found.peak_at_1.value + 0.1
+    assert found.margin is None
+    assert found.instant.value == found.usual.value > found.peak_at_1.value + 0.1
 
 
 def test_a_search_begins_with_the_shipped_model_or_says_why_not(
