@@ -1,20 +1,20 @@
 """Recording pools: a few candidates of each Task in turn, until the time is up; the next run goes on from there.
 
 Candidates are built while others are measured. Of five batches four are uniform samples, and one are mutants of the
-best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it:
-times are told in those of the default, so that a clock that is slower for a minute slows nobody. Where the default
-takes much longer than it has, something else had the machine, and the batch is timed again. A pool that is full is
-visited again, and the least of a candidate's times counts.
+best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
+Where that is slower than it has been, something else had the machine, and the batch is timed again. A pool that is full
+is visited again: what disturbs a batch leaves it alone in the next hour, and the least of a candidate's times counts.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.search.pools import PoolFile, samples
@@ -36,9 +36,9 @@ SEARCHED = 5
 """Every candidate of this number is a mutant."""
 PARENTS = 8
 """So many of the best have mutants."""
-DISTURBED = 1.5
-"""A batch in which the default takes so much longer than in the first is timed again."""
-TRIES = 4
+DISTURBED = 1.15
+"""A batch of new candidates in which the default takes this many times its best is timed again."""
+TRIES = 3
 """So often; then it is thrown away."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
@@ -81,12 +81,13 @@ def prepare(models: Sequence[Path], folder: Path, tasks: int, threads: int, targ
 
 @dataclass(frozen=True)
 class _Flight:
-    """A batch on its way; `tries`: how often it has been sent."""
+    """A batch on its way; `tries`: how often it has been sent; `is_new`: nobody in it has a time yet."""
 
     pool: _Recording
     batch: Batch
     searched: bool
     tries: int
+    is_new: bool
 
 
 def record(
@@ -131,7 +132,7 @@ class _Recording:
         self._rng = random.Random(len(file.rows))
         self._variation = Variation(file.space)
         known = next((row for row in file.rows if row.assignment == self._default), None)
-        self._default_s = None if known is None else known.seconds
+        self._least_s = math.inf if known is None or known.seconds is None else known.seconds
         self._searched = sum(row.searched for row in file.rows)
         self._ended = False
         self._again: deque[Assignment] = deque()
@@ -162,7 +163,7 @@ class _Recording:
         if self._is_full(count):
             again = [self._again.popleft() for _ in range(min(BATCH, len(self._again)))]
             self._rng.shuffle(again)
-            return self._sent(again, bench, searched=False)
+            return self._sent(again, bench, searched=False, is_new=False)
         left = min(BATCH, count - self._new)
         due = bool(self._starts) or self._searched * SEARCHED < self._new
         mutants = list(itertools.islice(itertools.chain(self._starts, self._mutants()), left)) if due else []
@@ -176,11 +177,17 @@ class _Recording:
         return self._sent(chosen, bench, searched=searched)
 
     def _sent(
-        self, chosen: Sequence[Assignment], bench: Workbench, *, searched: bool, tries: int = 1
+        self,
+        chosen: Sequence[Assignment],
+        bench: Workbench,
+        *,
+        searched: bool,
+        tries: int = 1,
+        is_new: bool = True,
     ) -> _Flight:
         self.asked += len(chosen)
         candidates = [Candidate(self.file.space.schedule(a), a) for a in (self._default, *chosen)]
-        return _Flight(self, bench.submit(self.file.task, candidates), searched, tries)
+        return _Flight(self, bench.submit(self.file.task, candidates), searched, tries, is_new)
 
     def land(self, flight: _Flight) -> None:
         """Append a batch's results, or have it timed again where something else has disturbed it."""
@@ -189,16 +196,14 @@ class _Recording:
         default = timed[0][1]
         if not isinstance(default, Measured):
             return
-        self._default_s = self._default_s or default.least_s
-        slower = default.least_s / self._default_s
-        if slower > DISTURBED:
+        self._least_s = min(self._least_s, default.least_s)
+        if flight.is_new and default.least_s > DISTURBED * self._least_s:
             if flight.tries < TRIES:
                 self._disturbed.append(flight)
             return
-        told = [(a, _faster(r, slower) if isinstance(r, Measured) else r) for a, r in timed]
         known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
         seldom = known < min(self._round, self._visits)  # as often as any other candidate
-        self.file.append(told if seldom else told[1:], searched=flight.searched)
+        self.file.append(timed if seldom else timed[1:], searched=flight.searched)
 
     def _new_samples(self) -> Iterator[Assignment]:
         return (a for a in self._samples if a not in self._known)
@@ -213,7 +218,3 @@ class _Recording:
             if mutant not in self._known and mutant not in tried:
                 tried.add(mutant)
                 yield mutant
-
-
-def _faster(result: Measured, by: float) -> Measured:
-    return replace(result, samples_s=tuple(s / by for s in result.samples_s))
