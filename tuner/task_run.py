@@ -73,7 +73,7 @@ class TaskRun:
         ):
             return self.record.untuned_s
         trial = self.trial_of(self.default)
-        return None if trial is None else trial.least_s
+        return None if trial is None else trial.median_s
 
     @property
     def needs_final(self) -> bool:
