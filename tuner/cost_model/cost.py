@@ -48,22 +48,22 @@ class Rates:
         blocks, together: exponents of the norms, of a tile's times and of compute and memory.
     """
 
-    load: float = 0.71
-    lane: float = 0.52
-    latency: float = 4.2
-    spill: float = 0.22
+    load: float = 0.63
+    lane: float = 0.43
+    latency: float = 4.0
+    spill: float = 0.2
     conflict: float = 1.0
-    tile: float = 0.36
-    ragged: float = 0.84
-    store: float = 0.62
+    tile: float = 0.22
+    ragged: float = 0.89
+    store: float = 0.68
     apart: float = 0.72
     summed: float = 2.8
-    l1: float = 0.0071
-    l2: float = 0.03
-    l3: float = 0.072
-    other: float = 0.44
-    blocks: float = 4.6
-    together: float = 2.3
+    l1: float = 0.0061
+    l2: float = 0.028
+    l3: float = 0.14
+    other: float = 0.48
+    blocks: float = 4.4
+    together: float = 1.8
 
 
 RATES = Rates()
