@@ -58,9 +58,15 @@ def repeated(task: Task, built: Sequence[Built], runner: LocalRunner, repeats: i
 
 
 def spread(trials: Trials, *, least: bool) -> float:
-    """Standard deviation of the logarithms of a candidate's times, mean over the candidates that never failed."""
+    """Standard deviation of the logarithms of a candidate's times, mean over the faster half: others are cut short.
+
+    What all candidates of a repeat have in common orders none of them before another, and is left out.
+    """
     times = [[_time(r, least=least) for r in results] for results in zip(*trials, strict=True)]
-    return mean(stdev(map(math.log, of_one)) for of_one in times if min(of_one) > 0)
+    timed = sorted((of_one for of_one in times if min(of_one) > 0), key=min)
+    logs = [[math.log(t) for t in of_one] for of_one in timed[: -(-len(timed) // 2)]]
+    common = [mean(repeat) for repeat in zip(*logs, strict=True)]
+    return mean(stdev(x - c for x, c in zip(of_one, common, strict=True)) for of_one in logs)
 
 
 def _time(result: MeasureResult, *, least: bool) -> float:

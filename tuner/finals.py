@@ -29,11 +29,11 @@ Timed = tuple[Candidate, Measured]
 
 def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidate | None) -> list[Candidate]:
     """Who is compared: the default, the incumbent, and the best trials. One alone needs no comparison."""
-    ranking = sorted(measured, key=lambda timed: (timed[1].least_s, timed[0].digest))
+    ranking = sorted(measured, key=lambda timed: (timed[1].median_s, timed[0].digest))
     if not ranking:
         return [] if incumbent is None else _distinct([default, incumbent])
-    limit_s = ranking[0][1].least_s * BAND
-    best = [candidate for candidate, m in ranking[:FINALISTS] if m.least_s <= limit_s]
+    limit_s = ranking[0][1].median_s * BAND
+    best = [candidate for candidate, m in ranking[:FINALISTS] if m.median_s <= limit_s]
     if best[0].digest == default.digest and (incumbent is None or incumbent.digest == default.digest):
         return [default]
     return _distinct([default, *([incumbent] if incumbent is not None else []), *best])
@@ -41,11 +41,11 @@ def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidat
 
 def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
     """The winner by trials that were taken at different times: the default, unless the best is clearly faster."""
-    fastest = min(timed, key=lambda entry: (entry[1].least_s, entry[0].digest))
+    fastest = min(timed, key=lambda entry: (entry[1].median_s, entry[0].digest))
     for candidate, measured in timed:
-        if candidate.digest == default.digest and measured.least_s <= (1 + CLEAR) * fastest[1].least_s:
+        if candidate.digest == default.digest and measured.median_s <= (1 + CLEAR) * fastest[1].median_s:
             return candidate, measured
-    return _simplest([e for e in timed if e[1].least_s <= (1 + TIE) * fastest[1].least_s], default)
+    return _simplest([e for e in timed if e[1].median_s <= (1 + TIE) * fastest[1].median_s], default)
 
 
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:

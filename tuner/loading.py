@@ -81,5 +81,5 @@ def load_run(
 
 
 def _fastest(trials: Sequence[Trial], count: int) -> list[Trial]:
-    timed = [(t.result.least_s, t.schedule.digest, t) for t in trials if isinstance(t.result, Measured)]
+    timed = [(t.result.median_s, t.schedule.digest, t) for t in trials if isinstance(t.result, Measured)]
     return [trial for _, _, trial in sorted(timed, key=lambda entry: entry[:2])[:count]]

@@ -62,12 +62,12 @@ class Measured:
 
     @property
     def median_s(self) -> float:
-        """What it is served by: of a comparison, in whose rounds all were disturbed alike."""
+        """What it is ranked, trained on and served by."""
         return statistics.median(self.samples_s)
 
     @property
     def least_s(self) -> float:
-        """What trials are ranked and learned from by: what disturbs a run makes it longer, and never shorter."""
+        """What it took when nothing disturbed it: what disturbs a run makes it longer, and never shorter."""
         return min(self.samples_s)
 
 

@@ -159,7 +159,7 @@ class TuningSession:
         run, size, best_s = self._runs[place], self._options.batch_size, math.inf
         for start in range(0, len(run.known), size):
             batch = run.known[start : start + size]
-            best_s = min([best_s, *(r.least_s for _, r in batch if isinstance(r, Measured))])
+            best_s = min([best_s, *(r.median_s for _, r in batch if isinstance(r, Measured))])
             self._scheduler.know(place, len(batch), None if best_s == math.inf else best_s)
         enough = self._scheduler.is_done(place) or len(run.known) >= self._options.enough_trials(
             len(self._tasks)

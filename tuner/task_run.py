@@ -164,16 +164,16 @@ class TaskRun:
         if isinstance(result, MeasureFailed):
             return False
         self._measured[candidate.digest] = (candidate, result)
-        if self._best_s is not None and result.least_s >= self._best_s:
+        if self._best_s is not None and result.median_s >= self._best_s:
             return False
-        self._best_s = result.least_s
+        self._best_s = result.median_s
         return True
 
     def _trial_event(self, result: MeasureResult) -> Event:
         if isinstance(result, MeasureFailed):
             failure, message, time_s = result.kind.value, result.message, None
         else:
-            failure, message, time_s = None, None, result.least_s
+            failure, message, time_s = None, None, result.median_s
         return self._event("trial", best_s=self._best_s, time_s=time_s, failure=failure, message=message)
 
     def _event(self, kind: EventType, **data: object) -> Event:

@@ -7,13 +7,18 @@ import math
 import pytest
 
 from benchmarks.trials import spread
-from tuner.measure import FailureKind, Measured, MeasureFailed
+from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
 
 
-def test_the_spread_is_over_repeats_and_not_over_candidates() -> None:
-    fast = [Measured((t, 2 * t, 9 * t), 0.0) for t in (1.0, math.e)]
-    slow = [Measured((100.0, 200.0, 300.0), 0.0)] * 2
-    failed = [MeasureFailed(FailureKind.CRASH, "gone"), Measured((1.0,), 0.0)]
-    trials = list(zip(fast, slow, failed, strict=True))
-    assert spread(trials, least=True) == pytest.approx(math.sqrt(0.5) / 2)
-    assert spread(trials, least=False) == pytest.approx(math.sqrt(0.5) / 2)
+def trials(*times: tuple[float, ...]) -> list[list[MeasureResult]]:
+    """Of candidates, by repeat; the median of a trial is twice its least sample, and 0 is a failure."""
+    failed = MeasureFailed(FailureKind.CRASH, "gone")
+    return [[Measured((t, 2 * t, 9 * t), 0.0) if t else failed for t in r] for r in zip(*times, strict=True)]
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_what_a_repeat_does_to_all_is_no_spread(*, least: bool) -> None:
+    slow, failed = (100.0, 900.0), (0.0, 1.0)
+    assert spread(trials((1.0, 3.0), (2.0, 6.0), slow, slow, failed), least=least) == pytest.approx(0.0)
+    apart = spread(trials((1.0, math.e), (2.0, 2.0), slow, slow, failed), least=least)
+    assert apart == pytest.approx(math.sqrt(0.5) / 2)

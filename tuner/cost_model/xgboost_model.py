@@ -82,7 +82,7 @@ class XGBoostModel:
         return [self._table(group) for group in groups if group.candidates]
 
     def _table(self, group: Group) -> _Table:
-        times = [r.least_s if isinstance(r, Measured) else None for r in group.results]
+        times = [r.median_s if isinstance(r, Measured) else None for r in group.results]
         return _Table(
             self._rows(group.task, group.candidates),
             relative_throughput(times),

@@ -86,7 +86,7 @@ class Explored:
         for candidate, result in zip(candidates, results, strict=True):
             self._see(candidate)
             if isinstance(result, Measured):
-                self.measured.append((result.least_s, candidate))
+                self.measured.append((result.median_s, candidate))
         self.measured.sort(key=lambda entry: (entry[0], entry[1].digest))
 
     def _see(self, candidate: Candidate) -> None:
