@@ -181,7 +181,7 @@ class LocalRunner:
         """Results by place, up to the first failure, in one child; none where a heat of several ended it unanswered."""
         child = self._take(task.threads)
         results: dict[int, MeasureResult] = {}
-        said, done = _Heat(), False
+        said, done = _Heat(len(built)), False
         try:
             self._prepare(child, task, built, heat)
             while len(results) < len(built):
@@ -270,20 +270,26 @@ class LocalRunner:
 
 @dataclass
 class _Heat:
-    """What a child has said of the candidates that it times as one and has not answered yet."""
+    """What a child has said of the candidates that it times as one; `most`: candidates without an answer."""
 
+    most: int
     verified: int = 0
     timing: bool = False
 
     def hears(self, answer: Frame | MeasureFailed) -> bool:
-        """Whether it only says how far it has come."""
+        """Whether it only says how far it has come; what it cannot have come to is no such answer."""
         event = answer.header.get("event") if isinstance(answer, Frame) else None
-        self.verified += event == "verified"
-        self.timing |= event == "timing"
-        return event in ("verified", "timing")
+        if event == "verified" and not self.timing and self.verified < self.most:
+            self.verified += 1
+            return True
+        if event == "timing" and not self.timing and self.verified:
+            self.timing = True
+            return True
+        return False
 
     def answered(self) -> None:
         """One of them has a result."""
+        self.most -= 1
         self.verified -= 1
         self.timing = self.verified > 0
 
@@ -296,7 +302,7 @@ class _Heat:
     def culprit(self) -> int | None:
         """Who has ended the child, if it has ended: 0 is the first without a result; None: one of several."""
         if not self.timing:
-            return self.verified
+            return min(self.verified, self.most - 1)
         return 0 if self.verified == 1 else None
 
 

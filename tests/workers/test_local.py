@@ -24,7 +24,8 @@ from tests.workers.children import children
 from tuner.candidate import Candidate
 from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureOptions
 from tuner.task import Task
-from workers.local import LocalBuilder, LocalRunner
+from workers.frames import Frame
+from workers.local import LocalBuilder, LocalRunner, _Heat
 
 OPTIONS = MeasureOptions(samples=3, min_sample_ms=0.2, timeout_s=5.0, memory_bytes=512 << 20)
 
@@ -210,3 +211,17 @@ def test_nothing_to_do_is_nothing_done(builder: LocalBuilder, runner: LocalRunne
     assert builder.build([]) == []
     assert runner.run(planted.task(), []) == []
     assert children() == before
+
+
+def test_a_child_that_says_what_cannot_be_is_not_listened_to() -> None:
+    """Whoever has overwritten it could keep its parent busy for ever."""
+    verified, timing = Frame({"event": "verified"}), Frame({"event": "timing"})
+    said = _Heat(2)
+    assert not said.hears(timing)
+    assert [said.hears(verified) for _ in range(3)] == [True, True, False]
+    assert said.culprit == 1
+    assert [said.hears(timing) for _ in range(2)] == [True, False]
+    assert not said.hears(verified)
+    assert said.culprit is None
+    said.answered()
+    assert (said.culprit, said.patience) == (0, 1)
