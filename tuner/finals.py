@@ -7,7 +7,7 @@ from trials that were taken at different times.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,20 +41,18 @@ def finalists(measured: Sequence[Timed], default: Candidate, incumbent: Candidat
 
 def leader(timed: Sequence[Timed], default: Candidate) -> Timed:
     """The winner by trials that were taken at different times: the default, unless the best is clearly faster."""
-    fastest = min(timed, key=lambda entry: (entry[1].median_s, entry[0].digest))
+    fastest_s = min(measured.median_s for _, measured in timed)
     for candidate, measured in timed:
-        if candidate.digest == default.digest and measured.median_s <= (1 + CLEAR) * fastest[1].median_s:
+        if candidate.digest == default.digest and measured.median_s <= (1 + CLEAR) * fastest_s:
             return candidate, measured
-    return _simplest([e for e in timed if e[1].median_s <= (1 + TIE) * fastest[1].median_s], default)
+    return _winner(timed, default, lambda a, b: b.median_s <= (1 + TIE) * a.median_s)
 
 
 def settle(timed: Sequence[Timed], default: Candidate) -> Timed:
     """The winner by samples that were taken in turns, among those that took part to the end."""
     rounds = max(len(measured.samples_s) for _, measured in timed)
     stayed = [entry for entry in timed if len(entry[1].samples_s) == rounds]
-    fastest = min(stayed, key=lambda entry: (entry[1].median_s, entry[0].digest))
-    tied = [e for e in stayed if e is fastest or not differ(fastest[1].samples_s, e[1].samples_s)]
-    return _simplest(tied, default)
+    return _winner(stayed, default, lambda a, b: not differ(a.samples_s, b.samples_s))
 
 
 def evidence(
@@ -79,8 +77,10 @@ def evidence(
     return found
 
 
-def _simplest(tied: Sequence[Timed], default: Candidate) -> Timed:
-    """Of candidates that are as fast as each other the default, else the one of fewest steps."""
+def _winner(timed: Sequence[Timed], default: Candidate, ties: Callable[[Measured, Measured], bool]) -> Timed:
+    """The fastest, or of those that tie with it the default, else the one of fewest steps."""
+    fastest = min(timed, key=lambda entry: (entry[1].median_s, entry[0].digest))
+    tied = [entry for entry in timed if entry is fastest or ties(fastest[1], entry[1])]
 
     def order(entry: Timed) -> tuple[bool, int, str]:
         candidate = entry[0]

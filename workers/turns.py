@@ -1,8 +1,8 @@
 """Candidates timed in turns, a sample of each per round, so that what slows a round slows all of it.
 
 On a machine with neighbours a core is fast for some milliseconds and slow for the next: samples of a candidate that is
-timed at a stretch are disturbed or not as one, those of different rounds are not. So some sample of every trial is
-undisturbed, and the rounds of a comparison (tuner.pairs) are pairs.
+timed at a stretch are disturbed or not as one, those of different rounds are not. The rounds of a comparison are pairs
+(tuner.pairs).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Recording pools: a few candidates of each Task in turn, until the time is up; the next run goes on from there.
 
-Candidates are built while others are measured. Of five batches four are uniform samples, and one are mutants of the
+Candidates are built while others are measured. Of five candidates four are uniform samples, and one is a mutant of the
 best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
 Where that is slower than it has been, something else had the machine, and the batch is timed again. A pool that is full
 is visited again: what disturbs a batch leaves it alone in the next hour, and the least of a candidate's times counts.
@@ -33,7 +33,7 @@ BATCH = 20
 VISIT = 5
 """Batches of a Task in a row: its operands and reference take longer to make than a batch."""
 SEARCHED = 5
-"""Every candidate of this number is a mutant."""
+"""Of so many candidates one is a mutant."""
 PARENTS = 8
 """So many of the best have mutants."""
 DISTURBED = 1.15

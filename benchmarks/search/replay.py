@@ -100,8 +100,8 @@ def replay(
 ) -> Curve:
     """Best throughput so far relative to the pool's best, after 1 to `trials` trials; shape (trials,).
 
-    The default comes first, as in a session. `rows`: features of the pool's
-    candidates, shape (n_candidates, n_features); `prior`: trees that the cost model begins with.
+    The default comes first, as in a session. `rows`: features of the pool's candidates, shape (n_candidates,
+    n_features); `prior`: trees that the cost model begins with.
     """
     whole = pool_space(pool)
     times = {row.assignment: row.seconds for row in pool.rows}

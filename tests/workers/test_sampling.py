@@ -40,10 +40,9 @@ class Timed(Contender):
     """A candidate that takes so long on a machine, and nothing else."""
 
     def __init__(self, run_ns: float, machine: Machine) -> None:
-        self.samples_s, self.runs, self._run_ns, self._machine = [], 0, run_ns, machine
+        self.samples_s, self._run_ns, self._machine = [], run_ns, machine
 
     def time_ns(self, runs: int) -> int:
-        self.runs += runs
         return round(self._machine.run(self._run_ns * runs))
 
 

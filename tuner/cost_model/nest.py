@@ -128,7 +128,7 @@ class Nests:
 
     def line_bytes(self, access: Access) -> Array:
         """Bytes of the cache lines that the inside of loops[d:] touches, shape (n, n_loops + 1)."""
-        return self._once("lines", access, lambda a: self._lines(a)[0])
+        return np.asarray(self._once("lines", access, self._lines)[0])
 
     def held_bytes(self, access: Access) -> Array:
         """Bytes of a cache that those lines take, shape (n, n_loops + 1).
@@ -137,14 +137,15 @@ class Nests:
         is known within a page only: where pages lie is up to the system (Hennessy and Patterson, Computer Architecture,
         appendix B).
         """
-        touched, sets = self._lines(access)
+        touched, sets = self._once("lines", access, self._lines)
         return np.asarray(touched + np.maximum(0.0, touched - sets) * (PAGE_BYTES / sets - 1.0))
 
-    def _lines(self, access: Access) -> tuple[Array, Array]:
-        """Bytes of the lines, and of those of a page whose sets they fall into."""
+    def _lines(self, access: Access) -> Array:
+        """Bytes of the lines, and of those of a page whose sets they fall into, shape (2, n, n_loops + 1)."""
         extents = self._extents(access)
         if access.buffer in self.packed or not access.sizes.shape[1]:
-            return extents.prod(axis=2) * access.element_bytes, np.full(extents.shape[:2], float(PAGE_BYTES))
+            together = extents.prod(axis=2) * access.element_bytes
+            return np.stack([together, np.full_like(together, PAGE_BYTES)])
         strides = self._compact(access) if access.kind == "output" else access.strides
         steps = np.rint(strides * access.element_bytes).astype(np.int64)
         run = np.full(extents.shape[:2], float(access.element_bytes))
@@ -158,7 +159,8 @@ class Nests:
             places = np.where(far, places * np.minimum(many, PAGE_BYTES // np.gcd(step, PAGE_BYTES)), places)
             apart = np.where(far, np.gcd(apart, step), apart)
         places = np.minimum(places, PAGE_BYTES // np.maximum(1, np.gcd(apart, PAGE_BYTES)))
-        return _whole_lines(run) * runs, np.minimum(PAGE_BYTES, _whole_lines(run) * places)
+        lines = _whole_lines(run)
+        return np.stack([lines * runs, np.minimum(PAGE_BYTES, lines * places)])
 
     def strides(self, access: Access) -> Array:
         """Elements between two iterations of each loop, shape (n, n_loops); in a packed buffer 1 where it moves.

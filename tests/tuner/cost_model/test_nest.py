@@ -12,7 +12,7 @@ from compiler.schedule.steps import Bind, LoopKind, Reorder, Split, Step
 from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 from tuner.cost_model.concrete import concrete_nest
-from tuner.cost_model.nest import Nests
+from tuner.cost_model.nest import LINE_BYTES, PAGE_BYTES, Nests
 
 ROW, COLUMN = Index.of("i"), Index.of("j")
 
@@ -78,3 +78,21 @@ def test_parts_that_lie_far_apart_are_no_more_than_they_are() -> None:
         copy((1024,), (ROW * 256 + COLUMN,), 4, 256), *vector(8), Reorder("map", ("j.o", "i", "j.i"))
     )
     assert gates.elements(gates.accesses[0])[0].tolist() == [1024, 32, 8, 1]
+
+
+@pytest.mark.parametrize(
+    ("width", "ways"),
+    [
+        (1024, 64),  # a page: all lines in one set
+        (256, 16),  # a quarter of one: in four
+        (1040, 1),  # a page and a line: each in another one
+        (16, 1),  # without a gap
+    ],
+)
+def test_rows_a_power_of_two_apart_hold_more_of_a_cache_than_they_are(width: int, ways: int) -> None:
+    """64 lines, one of each row; a cache that holds `ways` of a set holds them all."""
+    found = nests(copy((64, width), (ROW, COLUMN), 64, 16))
+    (read,) = (access for access in found.accesses if access.kind == "input")
+    touched, held = found.line_bytes(read)[0, 0], found.held_bytes(read)[0, 0]
+    assert touched == 64 * LINE_BYTES
+    assert held == pytest.approx(ways * PAGE_BYTES, rel=0.1)
