@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,20 @@ def test_it_sees_neither_our_environment_nor_our_files(child: Child, tmp_path: P
     assert tmp_path / "secret" not in opened
     assert b"LUTHIER_DATABASE_URL" not in environment
     assert folder.endswith("(deleted)")
+
+
+def test_what_builds_gives_way_to_what_measures() -> None:
+    nice = {}
+    for role in ("build", "measure"):
+        with closing(Child(role, MEMORY)) as child:
+            assert child.receive(START_TIMEOUT_S) == Frame({"event": "ready"})
+            group = Path(f"/proc/{child.pid}/autogroup")
+            # A line such as "/autogroup-71 nice 15"; Linux may have none.
+            of_group = int(group.read_text().split()[-1]) if group.exists() else None
+            nice[role] = os.getpriority(os.PRIO_PROCESS, child.pid), of_group
+    assert nice["build"][0] > nice["measure"][0]
+    if nice["build"][1] is not None:
+        assert nice["build"][1] > nice["measure"][1]
 
 
 _PARENT = """
