@@ -29,17 +29,17 @@ from benchmarks.search.lab import (
     task_samples,
     usable,
 )
-from benchmarks.search.pinned import PinnedBuilder, PinnedRunner, cores_apart
+from benchmarks.search.pinned import PinnedRunner, last_core
 from benchmarks.search.pools import Pool, PoolFile, load_pools
 from benchmarks.search.record import OPTIONS, prepare, record
 from compiler.errors import InputError
-from compiler.target import native_target
+from compiler.target import native_target, usable_cores
 from tuner.cost_model.gates import TaskSamples, held_out
 from tuner.cost_model.relative import NAMES
 from tuner.cost_model.shipped import SHIPPED
 from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
 from tuner.cost_model.trees import XGBoostOptions, base_of, train
-from tuner.measure import Builder, Runner
+from tuner.measure import Runner
 from tuner.phases import PhaseClock
 from tuner.workbench import Workbench
 from workers.local import LocalBuilder, LocalRunner
@@ -75,13 +75,15 @@ def _record(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
     files = [PoolFile(path) for path in sorted(options.pools.glob("*.jsonl"))]
     pools = [pool for pool in files if pool.task.threads == options.threads]
-    cores = cores_apart() if options.threads == 1 else None
-    local_builder, local_runner = LocalBuilder(processes=1), LocalRunner("lab", OPTIONS)
-    # Tasks of several threads need the cores on which others would be built.
-    builder: Builder = PinnedBuilder(local_builder, cores[0]) if cores else local_builder
-    runner: Runner = PinnedRunner(local_runner, cores[1]) if cores else local_runner
-    with closing(builder), closing(runner), closing(Workbench(builder, runner, clock)) as bench:
-        ahead = 3 if cores else 1
+    local = LocalRunner("lab", OPTIONS)
+    runner: Runner = PinnedRunner(local, last_core()) if options.threads == 1 else local
+    with (
+        closing(LocalBuilder(processes=usable_cores())) as builder,
+        closing(runner),
+        closing(Workbench(builder, runner, clock)) as bench,
+    ):
+        # Tasks of several threads need the cores on which others would be built.
+        ahead = 3 if options.threads < usable_cores() else 1
         counts = record(pools, options.count, 60 * options.minutes, bench, ahead, options.visits)
     for name, count in sorted(counts.items()):
         print(f"{count:6d}  {name}")

@@ -1,39 +1,21 @@
-"""A Builder and a Runner that keep out of each other's way: one core builds, another one is measured."""
+"""A Runner that stays on one core: what moves from one to another meets cold caches in the middle of a sample."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-from tuner.measure import Builder, Built, MeasureFailed, MeasureInput, MeasureResult, Runner
+from tuner.measure import Built, MeasureResult, Runner
 from tuner.task import Task
 
 
-def cores_apart() -> tuple[set[int], set[int]] | None:
-    """Cores to build on, and the one to measure on; None on a machine with one core."""
-    usable = sorted(os.sched_getaffinity(0))
-    return (set(usable[:-1]), {usable[-1]}) if len(usable) > 1 else None
-
-
-class PinnedBuilder:
-    """A Builder whose processes run on some cores: they are started by the thread that asks for them."""
-
-    def __init__(self, builder: Builder, cores: set[int]) -> None:
-        """Closing it closes the Builder."""
-        self._builder, self._cores = builder, cores
-
-    def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
-        """Build all; one result per input."""
-        os.sched_setaffinity(0, self._cores)
-        return self._builder.build(inputs)
-
-    def close(self) -> None:
-        """Stop its processes."""
-        self._builder.close()
+def last_core() -> set[int]:
+    """The one to measure on."""
+    return {max(os.sched_getaffinity(0))}
 
 
 class PinnedRunner:
-    """A Runner whose processes run on some cores."""
+    """A Runner whose processes run on some cores: they are started by the thread that asks for them."""
 
     def __init__(self, runner: Runner, cores: set[int]) -> None:
         """Closing it closes the Runner."""
