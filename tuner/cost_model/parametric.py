@@ -54,10 +54,7 @@ class Tracks:
 
     def copies(self) -> dict[str, _Track]:
         """By name, free to be changed."""
-        return {
-            t.name: replace(t, loops=[replace(loop) for loop in t.loops], terms=dict(t.terms), origin={})
-            for t in self._stages
-        }
+        return {t.name: t.copy() for t in self._stages}
 
     def readers(self, name: str) -> list[str]:
         """The stages that read what a stage stores."""
@@ -78,7 +75,7 @@ def parametric_nests(
             _split(tracks, step, factors[:, column])
             column += 1
         else:
-            _apply(tracks, step)
+            _apply(tracks, step, len(factors))
     return _nests(tracks, tracks[anchor_after(anchor, steps)], len(factors), aside)
 
 
@@ -95,6 +92,9 @@ class _Loop:
     @property
     def names(self) -> tuple[tuple[str, Array | float], ...]:
         return self.parts or ((self.name, self.limit),)
+
+    def copy(self) -> _Loop:
+        return _Loop(self.name, self.limit, self.reduces, self.kind, self.parts)
 
 
 @dataclass
@@ -124,6 +124,13 @@ class _Track:
     packed: frozenset[str] = frozenset()
     taken: str = ""
     instruction: str = ""
+
+    def copy(self) -> _Track:
+        """Of one that no Step has changed, free to be changed."""
+        loops = [loop.copy() for loop in self.loops]
+        return _Track(
+            self.name, self.target, self.sizes, self.reads, self.stores, loops, dict(self.terms), self.accesses
+        )
 
     def place(self, name: str) -> int:
         for i, loop in enumerate(self.loops):
@@ -182,7 +189,7 @@ def _split(tracks: dict[str, _Track], step: Split, factor: Array) -> None:
             ]
 
 
-def _apply(tracks: dict[str, _Track], step: Step) -> None:
+def _apply(tracks: dict[str, _Track], step: Step, n: int) -> None:
     match step:
         case Reorder(stage, names):
             track = tracks[stage]
@@ -198,7 +205,7 @@ def _apply(tracks: dict[str, _Track], step: Step) -> None:
         case ComputeAt():
             _attach(tracks, step)
         case RFactor():
-            _factor(tracks, step)
+            _factor(tracks, step, n)
         case Pack(stage, operand):
             tracks[stage].packed |= {operand}
         case Tensorize(stage, name, instruction):
@@ -291,7 +298,7 @@ def _index_terms(
     return terms
 
 
-def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
+def _factor(tracks: dict[str, _Track], step: RFactor, n: int) -> None:
     old = tracks[step.stage]
     spatial = [loop for loop in old.loops if not loop.reduces]
     factored = old.loops[old.place(step.loop)]
@@ -309,7 +316,7 @@ def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
         tuple(index.name for index in stored),
         [replace(loop, reduces=loop in rest) for loop in new],
         old.terms | {loop.name: [(loop.name, 1.0)] for loop in new},  # it reads at the old axes
-        _factored_accesses(old, new, [*spatial, factored], buffer) if old.accesses else (),
+        _factored_accesses(old, new, [*spatial, factored], buffer, n) if old.accesses else (),
     )
     tracks[step.stage] = replace(
         old,
@@ -323,30 +330,31 @@ def _factor(tracks: dict[str, _Track], step: RFactor) -> None:
 
 
 def _factored_accesses(
-    old: _Track, new: Sequence[_Loop], stored: Sequence[_Loop], buffer: str
+    old: _Track, new: Sequence[_Loop], stored: Sequence[_Loop], buffer: str, n: int
 ) -> tuple[Access, ...]:
     """The reads in terms of the new axes, and the write of the partial results."""
     moves: list[list[Array | float]] = [
         [sum((c for name, c in old.terms[axis] if name == loop.name), 0.0) for loop in new]
         for axis in old.sizes
     ]
-    change = _stack([_stack(row) for row in moves], axis=1)  # (n, n_axes, n_new)
+    change = _columns([c for row in moves for c in row], n).reshape(n, len(moves), len(new))
     found = [
         replace(access, matrix=access.matrix @ change) for access in old.accesses if access.kind != "output"
     ]
-    sizes = _stack([loop.limit for loop in stored])
-    strides = np.cumprod(np.concatenate([np.ones((len(sizes), 1)), sizes[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+    sizes = _columns([loop.limit for loop in stored], n)
+    strides = np.cumprod(np.concatenate([np.ones((n, 1)), sizes[:, :0:-1]], axis=1), axis=1)[:, ::-1]
     written = next(access for access in old.accesses if access.kind == "output")
     matrix, plain = np.eye(len(stored), len(new))[None], Terms.plain(len(stored))
     found.append(Access("output", buffer, matrix, plain, sizes, strides, written.element_bytes))
     return tuple(found)
 
 
-def _stack(values: Sequence[Array | float], axis: int = 1) -> Array:
-    """Numbers and arrays as one array, stretched to the longest."""
-    arrays = [np.atleast_1d(np.asarray(value, dtype=np.float64)) for value in values]
-    count = max(len(a) for a in arrays)
-    return np.stack([np.broadcast_to(a, (count, *a.shape[1:])) for a in arrays], axis=axis)
+def _columns(values: Sequence[Array | float], n: int) -> Array:
+    """Numbers and arrays of n, side by side, shape (n, len(values))."""
+    found = np.empty((n, len(values)))
+    for column, value in enumerate(values):
+        found[:, column] = value
+    return found
 
 
 def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nests:
@@ -368,23 +376,20 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nes
                 row, limit = places[key]
                 steps[:, row, column] += np.abs(c)
                 reach[:, row, column] += np.abs(c) * (limit - 1)
-    limits = np.empty((n, len(path)))
-    for row, (_, loop) in enumerate(path):
-        limits[:, row] = loop.limit
     kinds = [LoopKind.UNROLLED if loop.name == track.taken else loop.kind for track, loop in path]
     return Nests(
         accesses=anchor.accesses,
-        limits=limits,
+        limits=_columns([loop.limit for _, loop in path], n),
         vector=_flags([kind is LoopKind.VECTOR for kind in kinds], n),
         unrolled=_flags([kind is LoopKind.UNROLLED for kind in kinds], n),
         parallel=_flags([kind is LoopKind.PARALLEL for kind in kinds], n),
         reduces=_flags([loop.reduces for _, loop in path], n),
         steps=steps,
-        spans=spans_of(reach, _stack(list(anchor.sizes.values()))),
+        spans=spans_of(reach, _columns(list(anchor.sizes.values()), n)),
         packed=anchor.packed,
         loops=np.full(n, float(len(path))),
         outer_loops=np.full(n, float(len(path) - len(anchor.loops))),
-        region=np.broadcast_to(np.asarray(anchor.region, dtype=np.float64), (n,)),
+        region=_columns([anchor.region], n)[:, 0],
         materialised=np.full(n, sum(track.at is None for track in tracks.values()) - 1.0 - aside),
         instruction=anchor.instruction,
     )
@@ -392,7 +397,9 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nes
 
 def _flags(values: Sequence[bool], n: int) -> Flags:
     """The same for all, shape (n, len(values))."""
-    return np.broadcast_to(np.array(values, dtype=np.bool_), (n, len(values)))
+    found = np.empty((n, len(values)), np.bool_)
+    found[:] = values
+    return found
 
 
 def _axis_terms(track: _Track, axis: str) -> list[tuple[_Place, Array | float]]:
