@@ -49,10 +49,9 @@ _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
 def pair(nest: LoopNest) -> LoopNest:
     """Pair the edges of every sum in local memory. The nest must be simplified."""
     buffers, body = list(nest.buffers), nest.body
-    if not any(map(_is_edge, walk_statements(body))):
-        return nest
+    at_edges = {name for stmt in walk_statements(body) if _is_edge(stmt) for name in _buffers(stmt)}
     for buffer in nest.buffers:
-        if buffer.scope == "local":
+        if buffer.scope == "local" and buffer.name in at_edges:
             pairing = _Pairing(buffer)
             body = pairing.whole(body)
             buffers += pairing.made
@@ -66,6 +65,14 @@ def _is_edge(stmt: Stmt) -> bool:
             return 0 < bound.const % limit <= limit // ROWS
         case _:
             return False
+
+
+def _buffers(stmt: Stmt) -> Iterator[str]:
+    """Names of what is stored or read below a statement."""
+    for inner in walk_statements(stmt):
+        if isinstance(inner, Store):
+            yield inner.buffer
+            yield from (load.buffer for load in loads(inner.value))
 
 
 class _Refused(Exception):
