@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
 from compiler.schedule.steps import Algorithm
+from compiler.space.space import Assignment
 from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differences, held_out
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
 from tuner.cost_model.trees import XGBoostOptions, base_of, train
 from tuner.interval import RESAMPLES, Interval
+from tuner.loading import default_space
+from tuner.near import Relatives
+from tuner.record import Relative
 from tuner.task import Task
 
 GROUPS = ("work", "machine", "tile", "level", "parallel", "nest", "cost")
@@ -114,7 +118,8 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
 def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int) -> Curves:
     """Curves of every pool and seed, by strategy; shape (n_pools * seeds, trials), the seeds of a pool together.
 
-    `pretrained` begins with trees of all other networks, `evolutionary` with nothing.
+    `evolutionary` begins with nothing; `warm` with what a log has that knows the other networks: their trees, and the
+    best candidates of their Tasks.
     """
     priors = {
         network: train(
@@ -124,14 +129,29 @@ def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, 
         )
         for network in {pool.network for pool in pools}
     }
-    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "pretrained": []}
-    for pool, task in zip(pools, tasks, strict=True):
+    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "warm": []}
+    for pool, task, near in zip(pools, tasks, near_seeds(pools), strict=True):
         for seed in range(seeds):
             rows, prior = task.features, priors[pool.network]
             curves["random"].append(replay(pool, rows, "random", seed, trials))
             curves["evolutionary"].append(replay(pool, rows, "evolutionary", seed, trials))
-            curves["pretrained"].append(replay(pool, rows, "evolutionary", seed, trials, prior))
+            curves["warm"].append(replay(pool, rows, "evolutionary", seed, trials, prior, near))
     return {name: np.array(runs) for name, runs in curves.items()}
+
+
+def near_seeds(pools: Sequence[Pool]) -> list[list[Assignment]]:
+    """What each Task begins with where the log knows the best of every other network's."""
+    best = []
+    for pool in pools:
+        row = min((r for r in pool.rows if r.seconds is not None), key=lambda r: r.seconds or 0.0)
+        best.append(Relative(pool.task, pool_space(pool).schedule(row.assignment)))
+    found = []
+    for pool in pools:
+        others = [
+            relative for relative, other in zip(best, pools, strict=True) if other.network != pool.network
+        ]
+        found.append(Relatives(others, default_space).seeds(pool.task, pool_space(pool)))
+    return found
 
 
 @dataclass(frozen=True)

@@ -87,21 +87,36 @@ class PoolVariation(Variation):
         """The nearest to a crossing, but not the mother."""
         return self._nearest(super().cross(mother, father, rng), mother)
 
+    def nearest(self, wanted: Assignment) -> Assignment:
+        """The candidate of the pool that is nearest to one of the whole space."""
+        return self._pool[self._by_distance(wanted)[0]]
+
     def _nearest(self, wanted: Assignment, parent: Assignment) -> Assignment:
-        apart = np.abs(self._places - np.array(wanted))
-        away = (np.where(self._words, apart > 0, apart) * self._scale).sum(axis=1)
-        first, *others = np.argsort(away, kind="stable")[:2]
+        first, *others = self._by_distance(wanted)[:2]
         nearest = self._pool[first]
         return self._pool[others[0]] if nearest == parent and others else nearest
 
+    def _by_distance(self, wanted: Assignment) -> NDArray[np.intp]:
+        """Places in the pool, the nearest first."""
+        apart = np.abs(self._places - np.array(wanted))
+        away = (np.where(self._words, apart > 0, apart) * self._scale).sum(axis=1)
+        return np.argsort(away, kind="stable")
+
 
 def replay(
-    pool: Pool, rows: Array, strategy: str, seed: int, trials: int, prior: xgb.Booster | None = None
+    pool: Pool,
+    rows: Array,
+    strategy: str,
+    seed: int,
+    trials: int,
+    prior: xgb.Booster | None = None,
+    near: Sequence[Assignment] = (),
 ) -> Curve:
     """Best throughput so far relative to the pool's best, after 1 to `trials` trials; shape (trials,).
 
     The default comes first, as in a session. `rows`: features of the pool's candidates, shape (n_candidates,
-    n_features); `prior`: trees that the cost model begins with.
+    n_features); `prior`: trees that the cost model begins with; `near`: of the whole space, what is tried after the
+    default: the nearest candidates of the pool stand for it.
     """
     whole = pool_space(pool)
     times = {row.assignment: row.seconds for row in pool.rows}
@@ -112,11 +127,12 @@ def replay(
     def extract(_: Task, asked: Sequence[Candidate]) -> Array:
         return np.array([features[c.assignment or ()] for c in asked])
 
-    first = [Candidate(space.schedule(whole.default), whole.default)]
+    variation = PoolVariation(space, whole)
+    begin = dict.fromkeys((whole.default, *map(variation.nearest, near)))
+    first = [Candidate(space.schedule(assignment), assignment) for assignment in begin]
     searching: SearchStrategy
     if strategy == "evolutionary":
         learner = Learner(XGBoostModel(extract, NAMES, prior=prior), PhaseClock(lambda: 0.0))
-        variation = PoolVariation(space, whole)
         searching = EvolutionaryStrategy(space, learner.scorer(pool.task), seed, first, variation=variation)
     else:
         learner = Learner(None, PhaseClock(lambda: 0.0))

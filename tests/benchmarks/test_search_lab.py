@@ -89,6 +89,21 @@ def test_a_replayed_mutant_is_the_nearest_of_the_pool() -> None:
     assert variation._nearest(members[7], members[0]) == members[7]
 
 
+def test_a_warm_replay_begins_with_the_best_of_other_networks() -> None:
+    seeds = lab.near_seeds(POOLS)
+    for number, source in ((0, 1), (1, 0), (2, 0)):
+        best = min(POOLS[source].rows, key=lambda row: row.seconds or math.inf).assignment
+        there = pool_space(POOLS[source]).values(best)
+        here = pool_space(POOLS[number]).values(seeds[number][0])
+        assert (here["rows"], here["vectors"]) == (there["rows"], there["vectors"])
+    rows, space = SAMPLES[2].features, pool_space(POOLS[2])
+    members = [row.assignment for row in POOLS[2].rows]
+    chosen = min(range(len(members)), key=lambda i: POOLS[2].rows[i].seconds or math.inf)
+    curve = replay(POOLS[2], rows, "evolutionary", 0, 2, near=[members[chosen]])
+    assert curve[0] < curve[1] == 1.0
+    assert space.default == members[0]
+
+
 def test_gates_leave_a_network_out_and_report_the_default() -> None:
     gates = lab.held_out(SAMPLES)
     assert gates is not None
@@ -120,12 +135,12 @@ def test_a_kind_of_machine_is_left_out_where_there_are_two() -> None:
 def test_what_was_learned_elsewhere_helps_from_the_first_trials_on() -> None:
     curves = lab.replay_all(POOLS, SAMPLES, 3, 24)
     assert {name: runs.shape for name, runs in curves.items()} == dict.fromkeys(curves, (9, 24))
-    assert curves["pretrained"][:, 7].mean() > curves["random"][:, 7].mean()
+    assert curves["warm"][:, 7].mean() > curves["random"][:, 7].mean()
     gates = lab.held_out(SAMPLES)
     found = lab.Findings(POOLS, gates, None, {"tile": gates} if gates else {}, curves, 3)
     assert "3 pools of 2 networks, 120 rows" in found.text()
     assert "a kind of machine at a time: nothing" in found.text()
-    assert "pretrained" in curves_svg(curves)
+    assert "warm" in curves_svg(curves)
     assert json.loads(json.dumps(found.json()))["rows"] == 120
 
 
