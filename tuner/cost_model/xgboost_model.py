@@ -16,6 +16,7 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
+from compiler.schedule.schedule import Schedule
 from tuner.candidate import Candidate
 from tuner.cost_model.metrics import mean_over_tasks, pairwise_accuracy, peak_at, relative_throughput
 from tuner.cost_model.protocol import FeatureExtractor, FitReport, Group
@@ -26,6 +27,7 @@ from tuner.task import Task
 Array = NDArray[np.float64]
 _HELD_OUT = 5
 _MEMO_ROWS = 20_000
+"""About 50 MB."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class XGBoostModel:
         self._extract = features
         self._base = base_of(names)
         self._options = options or XGBoostOptions()
-        self._memo: OrderedDict[tuple[str, str, int, str], Array] = OrderedDict()
+        self._memo: OrderedDict[tuple[str, str, int, Schedule], Array] = OrderedDict()
         self._prior = prior
         self._booster = prior
 
@@ -74,7 +76,7 @@ class XGBoostModel:
         """
         if not candidates or (self._booster is None and self._base is None):
             return None
-        rows = self._extract(task, candidates)
+        rows = self._rows(task, candidates)
         found = merit_of(rows, self._base) if self._booster is None else scores(self._booster, rows)
         return np.where(np.isnan(rows).all(axis=1), -np.inf, found)
 
@@ -90,13 +92,16 @@ class XGBoostModel:
         )
 
     def _rows(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        """Features of trials, from memory where they were trained on before; shape (n_candidates, n_features)."""
+        """Features, from memory where they have been asked for before; shape (n_candidates, n_features)."""
         prefix = (task.workload.digest, task.target.digest, task.threads)
-        keys = [(*prefix, candidate.digest) for candidate in candidates]
+        keys = [(*prefix, candidate.schedule) for candidate in candidates]
         new = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self._memo}
         if new:
             self._memo.update(zip(new, self._extract(task, list(new.values())), strict=True))
-        rows = np.stack([self._memo[key] for key in keys])
+        rows = np.empty((len(keys), len(self._memo[keys[0]])))
+        for row, key in zip(rows, keys, strict=True):
+            row[:] = self._memo[key]
+            self._memo.move_to_end(key)
         while len(self._memo) > _MEMO_ROWS:
             self._memo.popitem(last=False)
         return rows

@@ -1,8 +1,9 @@
 """Evolutionary search (default): generations of mutants and crossings, selected by the cost model.
 
-A round starts from the best measured candidates, their neighbours and uniform samples. Each generation scores the
-population, keeps its better part and fills up with children. What the cost model likes best of all that was seen is
-proposed, with a share of uniform samples so that a wrong model is found out. Small spaces are scored whole instead.
+A round starts from the best measured candidates and uniform samples: those of the rounds before, which are scored
+again at no cost, and a few more. Each generation scores the population, keeps its better part and fills up with
+children. What the cost model likes best of all that was seen is proposed, with a share of uniform samples so that a
+wrong model is found out. Small spaces are scored whole instead.
 """
 
 from __future__ import annotations
@@ -26,20 +27,24 @@ class EvolutionaryOptions:
     """Sizes and rates of the search.
 
     Attributes:
-        population: candidates per generation.
-        generations: how often it is renewed per round.
-        measured_share: part of the first population that comes from the best measured candidates.
+        founders: uniform samples that the first round starts from.
+        growth: so many more for each candidate that has been proposed.
+        elite: best measured candidates that a round starts from.
+        children: candidates that are added per generation.
+        generations: how often they are in a round.
         mutation: part of the children made from one parent; the rest crosses two.
-        survivors: part of a generation that may have children.
+        survivors: candidates of a generation that may have children.
         uniform_share: part of the proposals that the cost model has no say in.
         whole_limit: spaces of at most so many assignments are scored whole.
     """
 
-    population: int = 64
+    founders: int = 64
+    growth: float = 0.5
+    elite: int = 19
+    children: int = 64
     generations: int = 2
-    measured_share: float = 0.3
     mutation: float = 0.7
-    survivors: float = 0.25
+    survivors: int = 18
     uniform_share: float = 0.08
     whole_limit: int = 384
 
@@ -62,6 +67,8 @@ class EvolutionaryStrategy:
         self._scorer = scorer
         self._seed = seed
         self._options = options or EvolutionaryOptions()
+        self._uniform: list[Assignment] = []
+        self._samples = random.Random(f"{seed}:founders")
 
     def observe(self, candidates: Sequence[Candidate], results: Sequence[MeasureResult]) -> None:
         """Remember what was measured: the best are the parents of the next round."""
@@ -103,37 +110,42 @@ class EvolutionaryStrategy:
 
     def _evolve(self, rng: random.Random, scored: _Scored) -> list[Candidate]:
         """All new candidates of a round's generations; empty while the cost model knows nothing."""
-        population = self._founders(rng)
+        population = self._founders()
         everyone = dict.fromkeys(population)
         for _ in range(self._options.generations):
             parents = self._survivors(population, scored)
             if not parents:
                 return []
-            children = self._children(parents, self._options.population, rng)
+            children = self._children(parents, rng)
             population = list(dict.fromkeys((*parents, *children)))
             everyone |= dict.fromkeys(population)
         candidates = (self._explored.candidate(assignment) for assignment in everyone)
         return [c for c in candidates if self._explored.may_be_new(c)]
 
     def _survivors(self, population: Sequence[Assignment], scored: _Scored) -> list[Assignment]:
-        """The better part of a population, best first; empty while the cost model knows nothing."""
+        """The best of a population, best first; empty while the cost model knows nothing."""
         ranking = scored.ranking([c for c in map(self._explored.candidate, population) if c is not None])
-        kept = ranking[: max(2, int(len(ranking) * self._options.survivors))]
+        kept = ranking[: self._options.survivors]
         return [candidate.assignment for candidate in kept if candidate.assignment is not None]
 
-    def _founders(self, rng: random.Random) -> list[Assignment]:
-        """The first population: the best measured, the default, and uniform samples."""
-        best = self._parents()[: int(self._options.population * self._options.measured_share)]
-        uniform = [self._space.sample(rng) for _ in range(self._options.population - len(best))]
-        return list(dict.fromkeys((*best, self._space.default, *self._space.starts, *uniform)))
+    def _founders(self) -> list[Assignment]:
+        """The first population: the best measured, the default, where the rules begin, and uniform samples.
+
+        Those are the first of one stream, so that a search that is resumed starts from the same.
+        """
+        wanted = self._options.founders + int(self._options.growth * self._explored.count)
+        while len(self._uniform) < wanted:
+            self._uniform.append(self._space.sample(self._samples))
+        best = self._parents()[: self._options.elite]
+        return list(dict.fromkeys((*best, self._space.default, *self._space.starts, *self._uniform)))
 
     def _parents(self) -> list[Assignment]:
         measured = (candidate.assignment for _, candidate in self._explored.measured)
         return [assignment for assignment in measured if assignment is not None]
 
-    def _children(self, parents: Sequence[Assignment], count: int, rng: random.Random) -> list[Assignment]:
+    def _children(self, parents: Sequence[Assignment], rng: random.Random) -> list[Assignment]:
         children = []
-        for _ in range(count):
+        for _ in range(self._options.children):
             mother, father = rng.choice(parents), rng.choice(parents)
             alone = mother == father or rng.random() < self._options.mutation
             children.append(

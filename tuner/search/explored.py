@@ -31,6 +31,11 @@ class Explored:
         self._assigned: set[Assignment] = set()
         self._candidates: dict[Assignment, Candidate | None] = {}
 
+    @property
+    def count(self) -> int:
+        """Candidates that were proposed or observed."""
+        return len(self._seen)
+
     def candidate(self, assignment: Assignment) -> Candidate | None:
         """The Candidate of a legal assignment; None where its Schedule cannot be built."""
         if assignment not in self._candidates:
