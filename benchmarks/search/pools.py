@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from compiler.errors import InputError
@@ -30,11 +31,12 @@ class Row:
     """A candidate.
 
     Attributes:
-        seconds: the least of its samples (what disturbs the others is not the candidate's); None where it failed.
+        seconds: what `settled` says of its visits; None where it failed.
         failure: how it failed.
         error: of the output, relative to the largest.
         searched: whether it was found by a search among the best, and not sampled uniformly.
-        visits: the least of each visit's samples, where there was more than one.
+        visits: the least of each visit's samples (what disturbs the others is not the candidate's), where there was
+            more than one visit.
     """
 
     assignment: Assignment
@@ -54,7 +56,15 @@ class Row:
         times = (*self.times, *other.times)
         if self.seconds is None or other.seconds is None:
             return self
-        return replace(self, seconds=min(times), error=max(self.error, other.error), visits=times)
+        return replace(self, seconds=settled(times), error=max(self.error, other.error), visits=times)
+
+
+def settled(times: Sequence[float]) -> float:
+    """A candidate's time from those of its visits: the median, and the least of one or two.
+
+    What is the best of a thousand by one visit each was lucky more than it is good: those near the front need several.
+    """
+    return median(times) if len(times) > 2 else min(times)
 
 
 @dataclass(frozen=True)

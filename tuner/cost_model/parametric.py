@@ -129,7 +129,14 @@ class _Track:
         """Of one that no Step has changed, free to be changed."""
         loops = [loop.copy() for loop in self.loops]
         return _Track(
-            self.name, self.target, self.sizes, self.reads, self.stores, loops, dict(self.terms), self.accesses
+            self.name,
+            self.target,
+            self.sizes,
+            self.reads,
+            self.stores,
+            loops,
+            dict(self.terms),
+            self.accesses,
         )
 
     def place(self, name: str) -> int:
