@@ -3,8 +3,8 @@
 Candidates are built while others are measured. Of five candidates four are uniform samples, and one is a mutant of the
 best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
 Where that is slower than it has been, something else had the machine, and the batch is timed again. A pool that is full
-is visited again: what disturbs a batch leaves it alone in the next hour. Those that are the fastest are visited first and
-most often, until none of them owes its place to luck.
+is visited again: what disturbs a batch leaves it alone in the next hour. The fastest are visited first and most often,
+until none of them owes its place to luck.
 """
 
 from __future__ import annotations
