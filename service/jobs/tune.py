@@ -128,15 +128,17 @@ def _tune(work: Work, tasks: list[Task], start_s: float) -> SessionResult:
     spec = work.spec
     used_s = work.spent.seconds + time.monotonic() - start_s
     reserve_s = 0.0 if spec.seconds is None else min(COMPARE_S[1], COMPARE_SHARE * spec.seconds)
+    # Building takes cores that the measured team does not use, and what it leaves of another one; without any it waits
+    # its turn.
+    free = max(0, usable_cores() - spec.threads)
     options = SessionOptions(
         trials=None if spec.trials is None else max(0, spec.trials - work.spent.trials),
         seconds=None if spec.seconds is None else max(0.0, spec.seconds - used_s - reserve_s),
         seed=spec.seed,
-        # Building takes what measuring leaves of the cores; where a team is measured on all of them, it waits its turn.
-        ahead=1 if spec.threads < usable_cores() else 0,
+        ahead=1 if free else 0,
     )
     with (
-        closing(LocalBuilder(processes=usable_cores())) as builder,
+        closing(LocalBuilder(processes=free + 1 if free else usable_cores())) as builder,
         closing(_runner(spec.runner)) as runner,
     ):
         return TuningSession(

@@ -27,7 +27,7 @@ from tuner.task import Task
 Array = NDArray[np.float64]
 _HELD_OUT = 5
 _MEMO_ROWS = 20_000
-"""About 50 MB."""
+"""Features of so many candidates are kept, about 50 MB."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """Evolutionary search (default): generations of mutants and crossings, selected by the cost model.
 
 A round starts from the best measured candidates and uniform samples: those of the rounds before, which are scored
-again at no cost, and a few more. Each generation scores the population, keeps its better part and fills up with
-children. What the cost model likes best of all that was seen is proposed, with a share of uniform samples so that a
-wrong model is found out. Small spaces are scored whole instead.
+again at no cost, and a few more; the oldest of many leave. Each generation scores the population, keeps its better part
+and fills up with children. What the cost model likes best of all that was seen is proposed, with a share of uniform
+samples so that a wrong model is found out. Small spaces are scored whole instead.
 """
 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ class EvolutionaryOptions:
     """Sizes and rates of the search.
 
     Attributes:
-        founders: uniform samples that the first round starts from.
+        founders: uniform samples that the first round starts from; later ones start from up to twice as many.
         growth: so many more for each candidate that has been proposed.
         elite: best measured candidates that a round starts from.
         children: candidates that are added per generation.
@@ -67,7 +68,8 @@ class EvolutionaryStrategy:
         self._scorer = scorer
         self._seed = seed
         self._options = options or EvolutionaryOptions()
-        self._uniform: list[Assignment] = []
+        self._uniform: deque[Assignment] = deque(maxlen=2 * self._options.founders)
+        self._drawn = 0
         self._samples = random.Random(f"{seed}:founders")
 
     def observe(self, candidates: Sequence[Candidate], results: Sequence[MeasureResult]) -> None:
@@ -131,11 +133,12 @@ class EvolutionaryStrategy:
     def _founders(self) -> list[Assignment]:
         """The first population: the best measured, the default, where the rules begin, and uniform samples.
 
-        Those are the first of one stream, so that a search that is resumed starts from the same.
+        Those are of one stream, so that a search that is resumed starts from the same.
         """
         wanted = self._options.founders + int(self._options.growth * self._explored.count)
-        while len(self._uniform) < wanted:
+        while self._drawn < wanted:
             self._uniform.append(self._space.sample(self._samples))
+            self._drawn += 1
         best = self._parents()[: self._options.elite]
         return list(dict.fromkeys((*best, self._space.default, *self._space.starts, *self._uniform)))
 
