@@ -54,7 +54,10 @@ class Tracks:
 
     def copies(self) -> dict[str, _Track]:
         """By name, free to be changed."""
-        return {t.name: t.copy() for t in self._stages}
+        return {
+            t.name: replace(t, loops=[loop.copy() for loop in t.loops], terms=dict(t.terms), origin={})
+            for t in self._stages
+        }
 
     def readers(self, name: str) -> list[str]:
         """The stages that read what a stage stores."""
@@ -124,20 +127,6 @@ class _Track:
     packed: frozenset[str] = frozenset()
     taken: str = ""
     instruction: str = ""
-
-    def copy(self) -> _Track:
-        """Of one that no Step has changed, free to be changed."""
-        loops = [loop.copy() for loop in self.loops]
-        return _Track(
-            self.name,
-            self.target,
-            self.sizes,
-            self.reads,
-            self.stores,
-            loops,
-            dict(self.terms),
-            self.accesses,
-        )
 
     def place(self, name: str) -> int:
         for i, loop in enumerate(self.loops):
@@ -272,11 +261,10 @@ def _attach(tracks: dict[str, _Track], step: ComputeAt) -> None:
         for loop in track.loops:
             if loop.name == axis:
                 loop.limit = length
-    stored = {axis for axis in track.stores if axis is not None}
     if any(
         np.any(np.asarray(loop.limit) > 1)
         for loop in track.loops
-        if not (loop.reduces or loop.name in stored)
+        if not (loop.reduces or loop.name in track.stores)
     ):
         raise Unfollowed
     track.at, track.region = (step.consumer, step.loop), region
@@ -340,11 +328,12 @@ def _factored_accesses(
     old: _Track, new: Sequence[_Loop], stored: Sequence[_Loop], buffer: str, n: int
 ) -> tuple[Access, ...]:
     """The reads in terms of the new axes, and the write of the partial results."""
-    moves: list[list[Array | float]] = [
-        [sum((c for name, c in old.terms[axis] if name == loop.name), 0.0) for loop in new]
+    moves: list[Array | float] = [
+        sum((c for name, c in old.terms[axis] if name == loop.name), 0.0)
         for axis in old.sizes
+        for loop in new
     ]
-    change = _columns([c for row in moves for c in row], n).reshape(n, len(moves), len(new))
+    change = _columns(moves, n).reshape(n, len(old.sizes), len(new))
     found = [
         replace(access, matrix=access.matrix @ change) for access in old.accesses if access.kind != "output"
     ]
@@ -375,8 +364,7 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nes
         for row, (track, loop) in enumerate(path)
         for name, limit in loop.names
     }
-    steps = np.zeros((n, len(path), len(anchor.sizes)))
-    reach = np.zeros_like(steps)
+    steps, reach = np.zeros((2, n, len(path), len(anchor.sizes)))
     for column, axis in enumerate(anchor.sizes):
         for key, c in _axis_terms(anchor, axis):
             if key in places:
@@ -404,9 +392,7 @@ def _nests(tracks: dict[str, _Track], anchor: _Track, n: int, aside: int) -> Nes
 
 def _flags(values: Sequence[bool], n: int) -> Flags:
     """The same for all, shape (n, len(values))."""
-    found = np.empty((n, len(values)), np.bool_)
-    found[:] = values
-    return found
+    return np.repeat(np.array([values], dtype=np.bool_), n, axis=0)
 
 
 def _axis_terms(track: _Track, axis: str) -> list[tuple[_Place, Array | float]]:
