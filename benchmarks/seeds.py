@@ -43,7 +43,7 @@ def main() -> None:
                 given.model, threads=given.threads, seconds=given.seconds, database=database, seed=seed
             )
             print(
-                f"seed {seed}: {report.trials} trials, {report.trials / report.seconds:.1f} a second",
+                f"seed {seed}: {report.trials} trials, {report.trials / report.seconds:.1f} a second of the whole job",
                 flush=True,
             )
             artifacts[f"seed {seed}"] = _compiled(given.model, given.threads, database)

@@ -218,7 +218,8 @@ class _Recording:
             if flight.tries < TRIES:
                 self._disturbed.append(flight)
             return
-        self._promised.subtract(a for a, _ in timed if self._promised[a])
+        # A visit that fails stays promised: it would be asked for again and again.
+        self._promised.subtract(a for a, r in timed if isinstance(r, Measured) and self._promised[a])
         known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
         # As often as any other candidate.
         seldom = known < (CONTENDED if self._promised else min(self._round, self._visits))

@@ -295,6 +295,23 @@ def test_who_was_lucky_once_is_visited_until_that_shows(tmp_path: Path) -> None:
     assert min(len(row.times) for row in rows.values()) == 2
 
 
+def test_a_contender_that_fails_when_visited_is_not_asked_for_until_the_time_is_up(tmp_path: Path) -> None:
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    space, seen = pool_space(POOLS[0]), Counter[str]()
+    flaky = space.schedule(list(itertools.islice(samples(space), 40))[20])
+
+    def measure(_: Task, schedule: Schedule) -> MeasureResult:
+        seen[schedule.digest] += 1
+        if schedule == flaky and seen[schedule.digest] > 1:
+            return MeasureFailed(FailureKind.CRASH, "broken")
+        return Measured((0.9e-3 if schedule == flaky else 1e-3,), 0.0)
+
+    with closing(bench_of(measure)) as bench:
+        record([PoolFile(path)], 60, 600.0, bench, visits=2)
+    assert 1 < seen[flaky.digest] <= 2 * CONTENDED
+
+
 def test_training_writes_a_model_and_keeps_it_until_a_better_one_comes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
