@@ -2,6 +2,7 @@
 
 prepare --models DIR [--tasks N] [--threads N]   an empty pool for the heaviest Tasks of each network
 record [--count N] [--visits N] [--minutes M]    fill the pools evenly; run it again to go on
+settle [--minutes M]                             compare the best of each pool; run it again to go on
 report [--seeds N] [--trials N] [--json FILE] [--plot FILE]
 train [--model FILE]                             a cost model, kept where it is better than the one in use
 fit                                              the rates of the predicted cycles (tuner/cost_model/cost.py)
@@ -12,8 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from benchmarks.search.lab import (
 from benchmarks.search.pinned import PinnedRunner, last_core
 from benchmarks.search.pools import Pool, PoolFile, load_pools
 from benchmarks.search.record import OPTIONS, prepare, record
+from benchmarks.search.settle import settle
 from compiler.errors import InputError
 from compiler.target import native_target, usable_cores
 from tuner.cost_model.gates import TaskSamples, held_out
@@ -55,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _prepare(options)
         case "record":
             _record(options)
+        case "settle":
+            _settle(options)
         case "train":
             _train(options)
         case "fit":
@@ -73,24 +78,43 @@ def _prepare(options: argparse.Namespace) -> None:
 
 def _record(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
-    files = [PoolFile(path) for path in sorted(options.pools.glob("*.jsonl"))]
-    pools = [pool for pool in files if pool.task.threads == options.threads]
+    # Tasks of several threads need the cores on which others would be built.
+    ahead = 3 if options.threads < usable_cores() else 1
+    with _bench(options.threads, clock) as bench:
+        pools = _pool_files(options)
+        _counted(
+            record(pools, options.count, 60 * options.minutes, bench, ahead, options.visits), "rows", clock
+        )
+
+
+def _settle(options: argparse.Namespace) -> None:
+    clock = PhaseClock(time.monotonic)
+    with _bench(options.threads, clock) as bench:
+        _counted(settle(_pool_files(options), 60 * options.minutes, bench), "rows compared", clock)
+
+
+@contextmanager
+def _bench(threads: int, clock: PhaseClock) -> Iterator[Workbench]:
     local = LocalRunner("lab", OPTIONS)
-    runner: Runner = PinnedRunner(local, last_core()) if options.threads == 1 else local
+    runner: Runner = PinnedRunner(local, last_core()) if threads == 1 else local
     with (
         closing(LocalBuilder(processes=usable_cores())) as builder,
         closing(runner),
         closing(Workbench(builder, runner, clock)) as bench,
     ):
-        # Tasks of several threads need the cores on which others would be built.
-        ahead = 3 if options.threads < usable_cores() else 1
-        counts = record(pools, options.count, 60 * options.minutes, bench, ahead, options.visits)
+        yield bench
+
+
+def _pool_files(options: argparse.Namespace) -> list[PoolFile]:
+    files = [PoolFile(path) for path in sorted(options.pools.glob("*.jsonl"))]
+    return [pool for pool in files if pool.task.threads == options.threads]
+
+
+def _counted(counts: Counter[str], what: str, clock: PhaseClock) -> None:
     for name, count in sorted(counts.items()):
         print(f"{count:6d}  {name}")
-    print(
-        f"{sum(counts.values()):6d}  rows; waited for "
-        + ", ".join(f"{n} {s:.0f} s" for n, s in clock.seconds().items())
-    )
+    waited = ", ".join(f"{n} {s:.0f} s" for n, s in clock.seconds().items())
+    print(f"{sum(counts.values()):6d}  {what}; waited for {waited}")
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -160,8 +184,10 @@ def _parser() -> argparse.ArgumentParser:
     recording.add_argument(
         "--visits", type=int, default=1, help="times that each is timed, the least counts (1)"
     )
-    recording.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")
-    recording.add_argument("--threads", type=int, default=1, help="only pools of Tasks for so many (1)")
+    settling = commands.add_parser("settle", help="compare the best of each pool; run it again to go on")
+    for measuring in (recording, settling):
+        measuring.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")
+        measuring.add_argument("--threads", type=int, default=1, help="only pools of Tasks for so many (1)")
     training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")
     training.add_argument("--model", type=Path, default=SHIPPED, help="where the model is, or will be")
     commands.add_parser("fit", help="rates of the predicted cycles that explain the pools best")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median, stdev
 from typing import Any
 
 import numpy as np
@@ -205,6 +207,9 @@ def _about(pools: Sequence[Pool]) -> list[str]:
         lines.append(
             f"two halves of the visits agree on {agreed:.3f} of the pairs that differ by more than 3 %"
         )
+    settled = [row.ratios for pool in pools for row in pool.rows if row.ratios]
+    if settled:
+        lines.append(f"{len(settled)} rows compared with the default" + _spread_text(settled))
     for pool in pools:
         uniform = relative_throughput([row.seconds for row in pool.rows])[[not r.searched for r in pool.rows]]
         lines.append(
@@ -230,6 +235,12 @@ def agreement(pools: Sequence[Pool]) -> float | None:
         if apart.any():
             shares.append(float(((one > 0) == (other > 0))[apart].mean()))
     return float(np.mean(shares)) if shares else None
+
+
+def _spread_text(settled: Sequence[Sequence[float]]) -> str:
+    """What two comparisons of the same pair differ by."""
+    spread = [stdev(map(math.log, ratios)) for ratios in settled if len(ratios) > 1]
+    return f"; standard deviation of one's ratios {median(spread):.1%}, the median of all" if spread else ""
 
 
 def _failures(pools: Sequence[Pool]) -> Counter[str]:

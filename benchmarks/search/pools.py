@@ -3,6 +3,7 @@
 line 1   {"network", "rules", "epoch", "task"}
 others   [place, least_s, error] of a sample of the uniform sampler, [place, kind of failure] of one that failed;
          one more element, 1, where a search among the best had asked for it; a place that comes again was timed again
+         {"ratios": [[place, ratio], ...]} of a comparison: times over the default's
 
 A place is the assignment as a number: its choices are the digits, the last knob's the lowest.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,12 +33,14 @@ class Row:
     """A candidate.
 
     Attributes:
-        seconds: what `settled` says of its visits; None where it failed.
+        seconds: the median of its ratios to the default, times what that takes; where it has not been compared with
+            that, what `settled` says of its visits; None where it failed.
         failure: how it failed.
         error: of the output, relative to the largest.
         searched: whether it was found by a search among the best, and not sampled uniformly.
         visits: the least of each visit's samples (what disturbs the others is not the candidate's), where there was
             more than one visit.
+        ratios: its time over the default's, one per comparison.
     """
 
     assignment: Assignment
@@ -45,6 +49,7 @@ class Row:
     error: float = 0.0
     searched: bool = False
     visits: tuple[float, ...] = ()
+    ratios: tuple[float, ...] = ()
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -60,10 +65,7 @@ class Row:
 
 
 def settled(times: Sequence[float]) -> float:
-    """A candidate's time from those of its visits: the median, and the least of one or two.
-
-    What is the best of a thousand by one visit each was lucky more than it is good: those near the front need several.
-    """
+    """A candidate's time from those of its visits: the median, and the least of one or two."""
     return median(times) if len(times) > 2 else min(times)
 
 
@@ -130,7 +132,8 @@ class PoolFile:
             raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
         self.space = build_space(self.task.workload, self.task.target, self.task.threads)
-        self.rows = _merged(_row(self.space, row) for row in rows)
+        self._lines = rows
+        self.rows = _merged(self.space, rows)
 
     @staticmethod
     def create(folder: Path, network: str, task: Task) -> None:
@@ -143,10 +146,17 @@ class PoolFile:
 
     def append(self, measured: Sequence[tuple[Assignment, MeasureResult]], *, searched: bool) -> None:
         """Add results at the end."""
-        rows = [_row_json(place_of(self.space, a), r, searched=searched) for a, r in measured]
+        self._append([_row_json(place_of(self.space, a), r, searched=searched) for a, r in measured])
+
+    def append_ratios(self, ratios: Sequence[tuple[Assignment, float]]) -> None:
+        """Add what a comparison said at the end."""
+        self._append([{"ratios": [[place_of(self.space, a), float(f"{r:.4g}")] for a, r in ratios]}])
+
+    def _append(self, lines: Sequence[Any]) -> None:
         with self.path.open("a") as file:
-            file.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
-        self.rows = _merged([*self.rows, *(_row(self.space, row) for row in rows)])
+            file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+        self._lines.extend(lines)
+        self.rows = _merged(self.space, self._lines)
 
 
 def load_pools(folder: Path) -> list[Pool]:
@@ -156,7 +166,7 @@ def load_pools(folder: Path) -> list[Pool]:
         header, rows = _read(path)
         task = task_from_json(header["task"])
         space = build_space(task.workload, task.target, task.threads)
-        found = tuple(_merged(_row(space, row) for row in rows))
+        found = tuple(_merged(space, rows))
         pools.append(Pool(str(header["network"]), task, found, int(header["epoch"])))
     return pools
 
@@ -180,16 +190,29 @@ def _row(space: SearchSpace, row: list[Any]) -> Row:
     return Row(assignment, float(row[1]), error=float(row[2]), searched=len(row) > 3)
 
 
-def _merged(rows: Iterable[Row]) -> list[Row]:
+def _merged(space: SearchSpace, lines: Iterable[Any]) -> list[Row]:
     """One row per candidate, in the order of their first visits."""
     found: dict[Assignment, Row] = {}
-    for row in rows:
+    ratios: dict[Assignment, list[float]] = defaultdict(list)
+    for line in lines:
+        if isinstance(line, dict):
+            for place, ratio in line["ratios"]:
+                ratios[assignment_at(space, int(place))].append(float(ratio))
+            continue
+        row = _row(space, line)
         known = found.get(row.assignment)
         found[row.assignment] = row if known is None else known.again(row)
-    return list(found.values())
+    default = found.get(space.default)
+    return [_compared(row, ratios.get(row.assignment, ()), default) for row in found.values()]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[list[Any]]]:
+def _compared(row: Row, ratios: Sequence[float], default: Row | None) -> Row:
+    if not ratios or row.seconds is None or default is None or default.seconds is None:
+        return row
+    return replace(row, seconds=default.seconds * median(ratios), ratios=tuple(ratios))
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[Any]]:
     with path.open() as file:
         header = json.loads(file.readline())
         rows = [json.loads(line) for line in file if line.endswith("\n")]

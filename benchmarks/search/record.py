@@ -3,8 +3,7 @@
 Candidates are built while others are measured. Of five candidates four are uniform samples, and one is a mutant of the
 best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
 Where that is slower than it has been, something else had the machine, and the batch is timed again. A pool that is full
-is visited again: what disturbs a batch leaves it alone in the next hour. The fastest are visited first and most often,
-until none of them owes its place to luck.
+is visited again: what disturbs a batch leaves it alone in the next hour.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ DISTURBED = 1.15
 """A batch of new candidates in which the default takes this many times its best is timed again."""
 TRIES = 3
 """So often; then it is thrown away."""
-CONTENDERS, CONTENDED = 20, 5
-"""So many of the best are visited so often, where candidates are visited again at all."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
 OPTIONS = MeasureOptions(samples=32, min_sample_ms=0.4, stop_early=False)
@@ -99,7 +96,7 @@ def record(
     """Fill pools evenly for so many seconds; how many rows each has then.
 
     ahead: batches on their way.
-    visits: how often each candidate is timed, again only when its pool has `count` rows; the best ones more often.
+    visits: how often each candidate is timed, again only when its pool has `count` rows.
     """
     end = time.monotonic() + seconds
     pools = [_Recording(file, visits) for file in files]
@@ -111,7 +108,7 @@ def record(
         if not flights:
             if time.monotonic() >= end or all(pool.done(count) for pool in pools):
                 return Counter({pool.file.path.name: len(pool.file.rows) for pool in pools})
-            turns = _turns(pools, count)  # The last results have changed who is among the best.
+            turns = _turns(pools, count)  # A batch that was disturbed is due once more.
             continue
         flight = flights.popleft()
         flight.pool.land(flight)
@@ -144,7 +141,6 @@ class _Recording:
         self._again: deque[Assignment] = deque()
         self._disturbed: list[_Flight] = []
         self._round = 1
-        self._promised: Counter[Assignment] = Counter()
         self._new = len(file.rows)
         self.asked = sum(max(1, len(row.times)) for row in file.rows)
 
@@ -152,21 +148,11 @@ class _Recording:
         """Whether the pool has so many rows or is about to, or nothing new is found; and each has its visits."""
         if self._disturbed or not self._is_full(count):
             return False
-        if not self._again and self._visits > 1:
-            self._again.extend(self._contenders())
-            self._promised.update(self._again)
         while not self._again and self._round < self._visits:
             self._round += 1
             timed = (row for row in self.file.rows if row.assignment != self._default and row.times)
             self._again.extend(row.assignment for row in timed if len(row.times) < self._round)
         return not self._again
-
-    def _contenders(self) -> list[Assignment]:
-        """Those of the best that have not been visited often enough."""
-        timed = [row for row in self.file.rows if row.seconds is not None and row.assignment != self._default]
-        best = sorted(timed, key=lambda row: row.seconds or 0.0)[:CONTENDERS]
-        owed = {row.assignment: CONTENDED - len(row.times) - self._promised[row.assignment] for row in best}
-        return [assignment for assignment, visits in owed.items() if visits > 0]
 
     def _is_full(self, count: int) -> bool:
         return self._ended or self._new >= count
@@ -218,11 +204,9 @@ class _Recording:
             if flight.tries < TRIES:
                 self._disturbed.append(flight)
             return
-        # A visit that fails stays promised: it would be asked for again and again.
-        self._promised.subtract(a for a, r in timed if isinstance(r, Measured) and self._promised[a])
         known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
         # As often as any other candidate.
-        seldom = known < (CONTENDED if self._promised else min(self._round, self._visits))
+        seldom = known < min(self._round, self._visits)
         self.file.append(timed if seldom else timed[1:], searched=flight.searched)
 
     def _new_samples(self) -> Iterator[Assignment]:

@@ -1,0 +1,63 @@
+"""Settling pools: who is the best of a thousand by one or two visits was lucky more than it is good.
+
+The front of a pool is timed in turns with the default, in one process within the same seconds, so that what slows one
+slows all; only the ratios to the default count (tuner.pairs). Whoever was lucky falls back and the next comes forward,
+until all of the front have been compared often enough: what a comparison says depends on where the buffers lie too, and
+on what else the machine does in that second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from benchmarks.search.pools import PoolFile, Row
+from compiler.space.space import Assignment
+from tuner.candidate import Candidate
+from tuner.measure import Measured
+from tuner.pairs import ratio_interval
+from tuner.workbench import Workbench
+
+FRONT, COMPARED = 16, 6
+"""So many of the best are compared so often."""
+
+
+def settle(files: Sequence[PoolFile], seconds: float, bench: Workbench) -> Counter[str]:
+    """Compare the fronts of pools for so many seconds; how many rows of each have been compared then.
+
+    A pool of which the default has no time is left alone.
+    """
+    end = time.monotonic() + seconds
+    for file in files:
+        refused: set[Assignment] = set()
+        while time.monotonic() < end and (open_ones := unsettled(file, refused)):
+            refused |= _compare(file, open_ones, bench)
+    return Counter({file.path.name: sum(bool(row.ratios) for row in file.rows) for file in files})
+
+
+def unsettled(file: PoolFile, refused: set[Assignment]) -> list[Row]:
+    """Those of the front that have not been compared often enough; `refused`: who failed in a comparison."""
+    default = file.space.default
+    timed = [row for row in file.rows if row.seconds is not None and row.assignment not in refused]
+    if all(row.assignment != default for row in timed):
+        return []
+    rivals = sorted((row for row in timed if row.assignment != default), key=lambda row: row.seconds or 0.0)
+    return [row for row in rivals[:FRONT] if len(row.ratios) < COMPARED]
+
+
+def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> set[Assignment]:
+    """Append the ratios of one comparison; who failed."""
+    chosen = [file.space.default, *(row.assignment for row in rows)]
+    candidates = [Candidate(file.space.schedule(a), a) for a in chosen]
+    default, *others = bench.compare(file.task, candidates).results()
+    if not isinstance(default, Measured):
+        return set(chosen)
+    # Of default over the other: its inverse is what the other takes.
+    found = [
+        (assignment, 1 / ratio_interval(other.samples_s, default.samples_s)[1])
+        for assignment, other in zip(chosen[1:], others, strict=True)
+        if isinstance(other, Measured)
+    ]
+    file.append_ratios(found)
+    return set(chosen[1:]) - {assignment for assignment, _ in found}
