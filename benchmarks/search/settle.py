@@ -19,8 +19,8 @@ from tuner.measure import Measured
 from tuner.pairs import ratio_interval
 from tuner.workbench import Workbench
 
-FRONT, COMPARED = 16, 6
-"""So many of the best are compared so often."""
+FRONTS = {16: 6, 4: 18}
+"""So many of the best are compared so often: of many that are alike, who seems the best is still the luckiest."""
 
 
 def settle(files: Sequence[PoolFile], seconds: float, bench: Workbench) -> Counter[str]:
@@ -43,7 +43,10 @@ def unsettled(file: PoolFile, refused: set[Assignment]) -> list[Row]:
     if all(row.assignment != default for row in timed):
         return []
     rivals = sorted((row for row in timed if row.assignment != default), key=lambda row: row.seconds or 0.0)
-    return [row for row in rivals[:FRONT] if len(row.ratios) < COMPARED]
+    for front, often in FRONTS.items():
+        if left := [row for row in rivals[:front] if len(row.ratios) < often]:
+            return left
+    return []
 
 
 def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> set[Assignment]:
