@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -137,7 +138,7 @@ def _train(options: argparse.Namespace) -> None:
         raise SystemExit(1)
     print(Findings(pools, gates, leave_machine_out(pools, tasks), {}, {}, 0).text())
     kept = _kept(options.model)
-    why = promoted(gates, kept)
+    why = promoted(gates, None if kept is None else _judged_again(kept, options.pools, pools, tasks))
     if why:
         print(f"not kept: {why}")
         raise SystemExit(1)
@@ -146,6 +147,29 @@ def _train(options: argparse.Namespace) -> None:
     number = 1 if kept is None else kept.number + 1
     save_model(options.model, booster, gates, number, seen(pools))
     print(f"model {number} is in {options.model}, {options.model.stat().st_size >> 10} KiB")
+
+
+def _judged_again(
+    kept: StoredModel, folder: Path, pools: Sequence[Pool], tasks: Sequence[TaskSamples]
+) -> Mapping[str, Mapping[str, float]]:
+    """A model's figures by the samples of now, by Task: trees that are taught what it was taught.
+
+    Its own figures where its pools are as they were. Raises InputError where one of them is not here any more.
+    """
+    now = {pool.key: pool.lines for pool in pools}
+    missing = [key for key, lines in kept.seen.lines.items() if now.get(key, 0) < lines]
+    if missing:
+        msg = (
+            f"{len(missing)} of the {len(kept.seen.lines)} pools that taught the model in use are not in {folder}; "
+            "bring them, or delete that model"
+        )
+        raise InputError(msg)
+    if all(now[key] == lines for key, lines in kept.seen.lines.items()):
+        by_task: Mapping[str, Mapping[str, float]] = kept.gates["by_task"]
+        return by_task
+    gates = held_out(tasks, taught=task_samples(load_pools(folder, kept.seen.lines)))
+    assert gates is not None  # there are two networks or more
+    return gates.by_task
 
 
 def _samples(folder: Path) -> tuple[list[Pool], list[TaskSamples]]:
@@ -201,4 +225,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as refused:
+        sys.exit(str(refused))

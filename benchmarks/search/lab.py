@@ -25,7 +25,6 @@ from tuner.interval import RESAMPLES, Interval
 from tuner.loading import default_space
 from tuner.near import Relatives
 from tuner.record import Relative
-from tuner.task import Task
 
 GROUPS = ("work", "machine", "tile", "level", "parallel", "nest", "cost")
 MILESTONES = (1, 8, 32, 64)
@@ -49,7 +48,7 @@ def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
         found.append(
             TaskSamples(
                 pool.network,
-                task_key(pool.task),
+                pool.key,
                 extract(pool.task, candidates(pool)),
                 relative_throughput([row.seconds for row in pool.rows]),
                 np.array(offered, dtype=np.bool_),
@@ -57,11 +56,6 @@ def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
             )
         )
     return found
-
-
-def task_key(task: Task) -> str:
-    """Tells a Task from others, in any training run."""
-    return f"{task.workload.digest[:16]}/{task.target.digest[:8]}/{task.threads}"
 
 
 def usable(pools: Sequence[Pool]) -> list[Pool]:
@@ -91,6 +85,7 @@ def seen(pools: Sequence[Pool]) -> Seen:
         frozenset(pool.task.threads for pool in pools),
         frozenset(knobs),
         errors,
+        {pool.key: pool.lines for pool in pools},
     )
 
 

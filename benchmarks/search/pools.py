@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -71,12 +71,18 @@ def settled(times: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Pool:
-    """All that is known of one Task; rows in the order in which they were measured."""
+    """All that is known of one Task; rows in the order in which they were measured, from so many lines of its file."""
 
     network: str
     task: Task
     rows: tuple[Row, ...]
     epoch: int = CODEGEN_EPOCH
+    lines: int = 0
+
+    @property
+    def key(self) -> str:
+        """Tells the Task from others, in any training run."""
+        return f"{self.task.workload.digest[:16]}/{self.task.target.digest[:8]}/{self.task.threads}"
 
     @property
     def best_s(self) -> float:
@@ -159,15 +165,20 @@ class PoolFile:
         self.rows = _merged(self.space, self._lines)
 
 
-def load_pools(folder: Path) -> list[Pool]:
-    """Every pool of a folder, by name; raises InputError on one that does not fit this code."""
+def load_pools(folder: Path, lines: Mapping[str, int] | None = None) -> list[Pool]:
+    """Every pool of a folder, by name; raises InputError on one that does not fit this code.
+
+    lines: by the Task's key, pools as they were when they were so long, and no others.
+    """
     pools = []
     for path in sorted(folder.glob("*.jsonl")):
         header, rows = _read(path)
         task = task_from_json(header["task"])
         space = build_space(task.workload, task.target, task.threads)
-        found = tuple(_merged(space, rows))
-        pools.append(Pool(str(header["network"]), task, found, int(header["epoch"])))
+        pool = Pool(str(header["network"]), task, (), int(header["epoch"]))
+        if lines is None or pool.key in lines:
+            rows = rows if lines is None else rows[: lines[pool.key]]
+            pools.append(replace(pool, rows=tuple(_merged(space, rows)), lines=len(rows)))
     return pools
 
 

@@ -8,7 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -339,6 +339,20 @@ def test_training_writes_a_model_and_keeps_it_until_a_better_one_comes(
     with pytest.raises(SystemExit):
         search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
     assert "not kept: it is not better than the model in use" in capsys.readouterr().out
+
+    # Grown pools: the model in use is taught again what it was taught, and judged by the samples of now.
+    with closing(bench_of(measure)) as bench:
+        record([PoolFile(path) for path in sorted(tmp_path.glob("*.jsonl"))], 60, 60.0, bench)
+    (grown, *_), (before, *_) = load_pools(tmp_path), load_pools(tmp_path, found.seen.lines)
+    assert (before.lines, before.rows) == (found.seen.lines[before.key], grown.rows[: len(before.rows)])
+    assert grown.lines > before.lines
+    with suppress(SystemExit):
+        search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+    verdict = capsys.readouterr().out
+    assert "model 2 is in" in verdict or "the model in use" in verdict
+    next(tmp_path.glob("two-*.jsonl")).unlink()
+    with pytest.raises(InputError, match=r"1 of the 3 pools .* bring them, or delete that model"):
+        search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
 
 
 def test_a_place_tells_the_assignment() -> None:

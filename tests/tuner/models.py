@@ -50,5 +50,5 @@ def formula_model(machine: str = "x86-64-v3") -> StoredModel:
     booster = train([(t.features, t.throughput) for t in tasks], options, base=base_of(NAMES))
     assert gates is not None
     assert booster is not None
-    seen = Seen(frozenset({machine_of(target)}), frozenset({1}), frozenset(knobs), {})
+    seen = Seen(frozenset({machine_of(target)}), frozenset({1}), frozenset(knobs), {}, {})
     return StoredModel(booster, 1, seen, gates.json())

@@ -118,9 +118,15 @@ class _Judged:
 
 
 def held_out(
-    tasks: Sequence[TaskSamples], options: XGBoostOptions | None = None, columns: Sequence[int] | None = None
+    tasks: Sequence[TaskSamples],
+    options: XGBoostOptions | None = None,
+    columns: Sequence[int] | None = None,
+    taught: Sequence[TaskSamples] | None = None,
 ) -> Gates | None:
-    """The figures of trees that see `columns` of the features (None: all); None with fewer than two groups."""
+    """The figures of trees that see `columns` of the features (None: all); None with fewer than two groups.
+
+    `taught`: what the trees learn from, where that is not the samples that they are judged by.
+    """
     groups = sorted({task.group for task in tasks})
     if len(groups) < 2:
         return None
@@ -128,7 +134,7 @@ def held_out(
     base = base_of([NAMES[column] for column in seen])
     judged: list[_Judged] = []
     for group in groups:
-        others = [(t.features[:, seen], t.throughput) for t in tasks if t.group != group]
+        others = [(t.features[:, seen], t.throughput) for t in taught or tasks if t.group != group]
         booster = train(others, options or XGBoostOptions(), base=base)
         if booster is not None:
             for task in (t for t in tasks if t.group == group):

@@ -23,7 +23,7 @@ from tuner.cost_model.gates import BARS, Gates, differences, figure_of
 from tuner.cost_model.relative import NAMES
 from tuner.record import CODEGEN_EPOCH
 
-PAPERS = 3
+PAPERS = 4
 """Version of the line of JSON."""
 
 ErrorKey = tuple[str, tuple[int, ...]]
@@ -39,12 +39,15 @@ class Seen:
         threads: sizes of the teams.
         knobs: names of all knobs.
         errors: largest error of an output under each algorithm, relative to the largest output.
+        lines: how long each Task's pool was, by the Task's key: pools only grow, so what the trees were taught can be
+            taught again.
     """
 
     machines: frozenset[tuple[int, int]]
     threads: frozenset[int]
     knobs: frozenset[str]
     errors: Mapping[ErrorKey, float]
+    lines: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,14 @@ def machine_of(target: Target) -> tuple[int, int]:
     return target.lanes(4), target.vector_registers
 
 
-def promoted(new: Gates, kept: StoredModel | None) -> str:
+def promoted(new: Gates, kept: Mapping[str, Mapping[str, float]] | None) -> str:
     """Why a newly trained model may not take the place of the kept one; "" where it may.
 
     It has to order candidates better than the prediction that it corrects, beyond doubt, for searches begin with it;
     and what it takes without measuring must not be worse than the analytic default, in the mean over Tasks. Beside a
     kept one, some figure has to be better beyond doubt and none worse, on the Tasks that both were judged on.
+
+    `kept`: figures of each Task, judged by the same samples.
     """
     pairs = [(f["pairwise_accuracy"], f["prediction"]) for f in new.by_task.values() if "prediction" in f]
     if figure_of([accuracy - alone for accuracy, alone in pairs]).low <= 0:
@@ -89,12 +94,8 @@ def promoted(new: Gates, kept: StoredModel | None) -> str:
         return f"its choice reaches {new.instant:.3f}, the default {new.usual:.3f}: it would be of no use"
     if kept is None:
         return ""
-    found = {name: differences(new, kept.gates["by_task"], name) for name in BARS}
+    found = {name: differences(new, kept, name) for name in BARS}
     known = {name: figure for name, figure in found.items() if figure is not None}
-    if not known:
-        return (
-            "it was judged on none of the Tasks of the model in use; record their pools, or delete that model"
-        )
     worse = [f"{name} by {figure:.3f}" for name, figure in known.items() if figure.high < 0]
     if worse:
         return f"it is worse than the model in use: {', '.join(worse)}"
@@ -118,6 +119,7 @@ def save_model(path: Path, booster: xgb.Booster, gates: Gates, number: int, seen
         "threads": sorted(seen.threads),
         "knobs": sorted(seen.knobs),
         "errors": [[name, list(p), error] for (name, p), error in sorted(seen.errors.items())],
+        "lines": dict(seen.lines),
         "gates": gates.json(),
         "sha256": _digest(trees),
     }
@@ -149,6 +151,7 @@ def load_model(path: Path) -> StoredModel:
         frozenset(map(int, papers["threads"])),
         frozenset(map(str, papers["knobs"])),
         {(str(name), tuple(map(int, p))): float(error) for name, p, error in papers["errors"]},
+        {str(key): int(count) for key, count in papers["lines"].items()},
     )
     booster = xgb.Booster(model_file=bytearray(trees))
     return StoredModel(booster, int(papers["number"]), seen, dict(papers["gates"]))
