@@ -160,8 +160,8 @@ def _judged_again(
     missing = [key for key, lines in kept.seen.lines.items() if now.get(key, 0) < lines]
     if missing:
         msg = (
-            f"{len(missing)} of the {len(kept.seen.lines)} pools that taught the model in use are not in {folder}; "
-            "bring them, or delete that model"
+            f"{len(missing)} of the {len(kept.seen.lines)} pools that taught the model in use are not in {folder}, "
+            "or are shorter than they were; bring them, or delete that model"
         )
         raise InputError(msg)
     if all(now[key] == lines for key, lines in kept.seen.lines.items()):
@@ -205,9 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     preparing.add_argument("--vector-bytes", type=int, help="as if this machine's vectors were shorter")
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")
-    recording.add_argument(
-        "--visits", type=int, default=1, help="times that each is timed, the least counts (1)"
-    )
+    recording.add_argument("--visits", type=int, default=1, help="times that each is timed (1)")
     settling = commands.add_parser("settle", help="compare the best of each pool; run it again to go on")
     for measuring in (recording, settling):
         measuring.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")

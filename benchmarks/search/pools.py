@@ -57,10 +57,12 @@ class Row:
         return self.visits or (() if self.seconds is None else (self.seconds,))
 
     def again(self, other: Row) -> Row:
-        """The row with another visit to its candidate."""
-        times = (*self.times, *other.times)
-        if self.seconds is None or other.seconds is None:
+        """The row with another visit to its candidate; who fails in one has failed."""
+        if self.seconds is None:
             return self
+        if other.seconds is None:
+            return replace(other, searched=self.searched)
+        times = (*self.times, *other.times)
         return replace(self, seconds=settled(times), error=max(self.error, other.error), visits=times)
 
 

@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.search.pools import PoolFile, Row
+from compiler.errors import InputError
 from compiler.space.space import Assignment
 from tuner.candidate import Candidate
-from tuner.measure import Measured
+from tuner.measure import Measured, MeasureResult
 from tuner.pairs import ratio_interval
 from tuner.workbench import Workbench
 
@@ -26,20 +27,19 @@ FRONTS = {16: 6, 4: 18}
 def settle(files: Sequence[PoolFile], seconds: float, bench: Workbench) -> Counter[str]:
     """Compare the fronts of pools for so many seconds; how many rows of each have been compared then.
 
-    A pool of which the default has no time is left alone.
+    A pool of which the default has no time is left alone. Raises InputError where a default fails in a comparison.
     """
     end = time.monotonic() + seconds
     for file in files:
-        refused: set[Assignment] = set()
-        while time.monotonic() < end and (open_ones := unsettled(file, refused)):
-            refused |= _compare(file, open_ones, bench)
+        while time.monotonic() < end and (open_ones := unsettled(file)):
+            _compare(file, open_ones, bench)
     return Counter({file.path.name: sum(bool(row.ratios) for row in file.rows) for file in files})
 
 
-def unsettled(file: PoolFile, refused: set[Assignment]) -> list[Row]:
-    """Those of the front that have not been compared often enough; `refused`: who failed in a comparison."""
+def unsettled(file: PoolFile) -> list[Row]:
+    """Those of the front that have not been compared often enough."""
     default = file.space.default
-    timed = [row for row in file.rows if row.seconds is not None and row.assignment not in refused]
+    timed = [row for row in file.rows if row.seconds is not None]
     if all(row.assignment != default for row in timed):
         return []
     rivals = sorted((row for row in timed if row.assignment != default), key=lambda row: row.seconds or 0.0)
@@ -49,18 +49,20 @@ def unsettled(file: PoolFile, refused: set[Assignment]) -> list[Row]:
     return []
 
 
-def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> set[Assignment]:
-    """Append the ratios of one comparison; who failed."""
+def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> None:
+    """Append the ratios of one comparison, and who failed in it."""
     chosen = [file.space.default, *(row.assignment for row in rows)]
     candidates = [Candidate(file.space.schedule(a), a) for a in chosen]
     default, *others = bench.compare(file.task, candidates).results()
     if not isinstance(default, Measured):
-        return set(chosen)
-    # Of default over the other: its inverse is what the other takes.
-    found = [
-        (assignment, 1 / ratio_interval(other.samples_s, default.samples_s)[1])
-        for assignment, other in zip(chosen[1:], others, strict=True)
-        if isinstance(other, Measured)
-    ]
-    file.append_ratios(found)
-    return set(chosen[1:]) - {assignment for assignment, _ in found}
+        msg = f"the default of {file.path.name} fails in a comparison ({default.message}); record that pool again"
+        raise InputError(msg)
+    ratios, failed = list[tuple[Assignment, float]](), list[tuple[Assignment, MeasureResult]]()
+    for assignment, other in zip(chosen[1:], others, strict=True):
+        if isinstance(other, Measured):
+            # Of default over the other: its inverse is what the other takes.
+            ratios.append((assignment, 1 / ratio_interval(other.samples_s, default.samples_s)[1]))
+        else:
+            failed.append((assignment, other))
+    file.append_ratios(ratios)
+    file.append(failed, searched=False)

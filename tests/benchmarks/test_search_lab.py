@@ -121,6 +121,18 @@ def test_gates_leave_a_network_out_and_report_the_default() -> None:
     assert lab.held_out([t for t in SAMPLES if t.group == "two"]) is None
 
 
+def test_trees_may_learn_from_other_samples_than_those_that_judge_them() -> None:
+    gates = lab.held_out(SAMPLES)
+    assert gates is not None
+    assert lab.held_out(SAMPLES, taught=SAMPLES) == gates
+    misled = lab.held_out(
+        SAMPLES, taught=[replace(t, throughput=t.throughput.min() / t.throughput) for t in SAMPLES]
+    )
+    assert misled is not None
+    assert misled.pairwise_accuracy.value < gates.pairwise_accuracy.value
+    assert misled.usual == gates.usual
+
+
 def test_only_what_was_offered_can_be_taken_without_measuring() -> None:
     unreachable = [replace(t, offered=t.throughput < 0.9) for t in SAMPLES]
     gates = lab.held_out(unreachable)
@@ -300,7 +312,9 @@ def test_who_was_lucky_once_is_compared_until_that_shows(tmp_path: Path) -> None
     assert found[good.digest] == pytest.approx(0.9 * found[default.digest], rel=1e-3)
     assert found[lucky.digest] == pytest.approx(found[default.digest], rel=1e-3)
     assert len(rows[good.digest].ratios) == max(FRONTS.values())
-    assert not rows[flaky.digest].ratios
+    assert rows[flaky.digest].failure == "crash"
+    assert flaky.digest not in found
+    assert "rows compared with the default; standard deviation" in "\n".join(lab._about(load_pools(tmp_path)))
     assert counts[path.name] == sum(bool(row.ratios) for row in rows.values()) >= max(FRONTS) - 1
     assert [row.seconds for row in load_pools(tmp_path)[0].rows] == [row.seconds for row in rows.values()]
 
@@ -310,6 +324,18 @@ def times_of(path: Path) -> dict[str, float]:
     return {
         space.schedule(r.assignment).digest: r.seconds for r in PoolFile(path).rows if r.seconds is not None
     }
+
+
+def test_a_default_that_fails_in_a_comparison_is_said(tmp_path: Path) -> None:
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    with closing(bench_of(quiet)) as bench:
+        record([PoolFile(path)], 30, 60.0, bench)
+    with (
+        closing(bench_of(lambda *_: MeasureFailed(FailureKind.CRASH, "broken"))) as bench,
+        pytest.raises(InputError, match=r"the default of net-.* fails in a comparison \(broken\)"),
+    ):
+        settle([PoolFile(path)], 60.0, bench)
 
 
 def test_a_pool_without_its_default_is_left_alone(tmp_path: Path) -> None:
