@@ -1,7 +1,7 @@
 """`python -m benchmarks.search`: record pools, and report what searches make of them.
 
 prepare --models DIR [--tasks N] [--threads N]   an empty pool for the heaviest Tasks of each network
-record [--count N] [--visits N] [--minutes M]    fill the pools evenly; run it again to go on
+record [--count N] [--live N] [--visits N] [--minutes M]  fill the pools evenly; run it again to go on
 settle [--minutes M]                             compare the best of each pool; run it again to go on
 report [--seeds N] [--trials N] [--json FILE] [--plot FILE]
 train [--model FILE]                             a cost model, kept where it is better than the one in use
@@ -83,8 +83,9 @@ def _record(options: argparse.Namespace) -> None:
     ahead = 3 if options.threads < usable_cores() else 1
     with _bench(options.threads, clock) as bench:
         pools = _pool_files(options)
+        seconds, visits, live = 60 * options.minutes, options.visits, options.live
         _counted(
-            record(pools, options.count, 60 * options.minutes, bench, ahead, options.visits), "rows", clock
+            record(pools, options.count, seconds, bench, ahead=ahead, visits=visits, live=live), "rows", clock
         )
 
 
@@ -205,6 +206,9 @@ def _parser() -> argparse.ArgumentParser:
     preparing.add_argument("--vector-bytes", type=int, help="as if this machine's vectors were shorter")
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")
+    recording.add_argument(
+        "--live", type=int, default=0, help="more rows of each, by the tuner's own search (0)"
+    )
     recording.add_argument("--visits", type=int, default=1, help="times that each is timed (1)")
     settling = commands.add_parser("settle", help="compare the best of each pool; run it again to go on")
     for measuring in (recording, settling):

@@ -2,8 +2,9 @@
 
 Candidates are built while others are measured. Of five candidates four are uniform samples, and one is a mutant of the
 best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
-Where that is slower than it has been, something else had the machine, and the batch is timed again. A pool that is full
-is visited again: what disturbs a batch leaves it alone in the next hour.
+Where that is slower than it has been, something else had the machine, and the batch is timed again. The last rows of a
+pool are what the tuner's own search would try next (`live`). A pool that is full is visited again: what disturbs a
+batch leaves it alone in the next hour.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.search.live import LiveSearch
 from benchmarks.search.pools import PoolFile, samples
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
@@ -91,15 +93,23 @@ class _Flight:
 
 
 def record(
-    files: Sequence[PoolFile], count: int, seconds: float, bench: Workbench, ahead: int = 1, visits: int = 1
+    files: Sequence[PoolFile],
+    count: int,
+    seconds: float,
+    bench: Workbench,
+    *,
+    ahead: int = 1,
+    visits: int = 1,
+    live: int = 0,
 ) -> Counter[str]:
     """Fill pools evenly for so many seconds; how many rows each has then.
 
     ahead: batches on their way.
-    visits: how often each candidate is timed, again only when its pool has `count` rows.
+    visits: how often each candidate is timed, again only when its pool is full.
+    live: rows that a pool gets from the tuner's own search when it has `count` others.
     """
     end = time.monotonic() + seconds
-    pools = [_Recording(file, visits) for file in files]
+    pools = [_Recording(file, visits, live) for file in files]
     flights: deque[_Flight] = deque()
     turns = _turns(pools, count)
     while True:
@@ -126,8 +136,8 @@ def _turns(pools: Sequence[_Recording], count: int) -> Iterator[_Recording]:
 class _Recording:
     """A pool that grows. `asked`: how many visits to candidates have been asked for."""
 
-    def __init__(self, file: PoolFile, visits: int) -> None:
-        self.file, self._visits = file, visits
+    def __init__(self, file: PoolFile, visits: int, live: int) -> None:
+        self.file, self._visits, self._live = file, visits, live
         self._default = file.space.default
         self._known = {row.assignment for row in file.rows} | {self._default}
         self._starts = [a for a in file.space.starts if a not in self._known]
@@ -137,7 +147,8 @@ class _Recording:
         known = next((row for row in file.rows if row.assignment == self._default), None)
         self._least_s = math.inf if known is None or known.seconds is None else known.seconds
         self._searched = sum(row.searched for row in file.rows)
-        self._ended = False
+        self._sampled = self._ended = False
+        self._search: LiveSearch | None = None
         self._again: deque[Assignment] = deque()
         self._disturbed: list[_Flight] = []
         self._round = 1
@@ -155,7 +166,7 @@ class _Recording:
         return not self._again
 
     def _is_full(self, count: int) -> bool:
-        return self._ended or self._new >= count
+        return self._ended or self._new >= count + self._live
 
     def launch(self, count: int, bench: Workbench) -> _Flight:
         """Send candidates on their way, the default first: disturbed ones, new ones, or those of a round of visits."""
@@ -167,17 +178,33 @@ class _Recording:
             again = [self._again.popleft() for _ in range(min(BATCH, len(self._again)))]
             self._rng.shuffle(again)
             return self._sent(again, bench, searched=False, is_new=False)
-        left = min(BATCH, count - self._new)
-        due = bool(self._starts) or self._searched * SEARCHED < self._new
-        mutants = list(itertools.islice(itertools.chain(self._starts, self._mutants()), left)) if due else []
-        chosen = mutants or list(itertools.islice(self._new_samples(), left))
-        searched = bool(mutants)
-        self._starts = []
-        self._ended = not chosen
+        chosen, searched = self._chosen(count)
         self._known.update(chosen)
         self._new += len(chosen)
         self._searched += len(chosen) if searched else 0
         return self._sent(chosen, bench, searched=searched)
+
+    def _chosen(self, count: int) -> tuple[list[Assignment], bool]:
+        """New assignments, and whether a search has asked for them; the pool has ended where there are none."""
+        if not self._sampled and self._new < count:
+            left = min(BATCH, count - self._new)
+            due = bool(self._starts) or self._searched * SEARCHED < self._new
+            mutants = (
+                list(itertools.islice(itertools.chain(self._starts, self._mutants()), left)) if due else []
+            )
+            self._starts = []
+            if chosen := mutants or list(itertools.islice(self._new_samples(), left)):
+                return chosen, bool(mutants)
+            self._sampled = True
+        left = min(BATCH, count + self._live - self._new) if self._live else 0
+        chosen = self._searched_on(left) if left > 0 else []
+        self._ended = not chosen
+        return chosen, True
+
+    def _searched_on(self, wanted: int) -> list[Assignment]:
+        """What the tuner's search tries next; the pool's rows are known to it only when they are in the file."""
+        self._search = self._search or LiveSearch(self.file)
+        return [a for a in self._search.propose(wanted) if a not in self._known]
 
     def _sent(
         self,

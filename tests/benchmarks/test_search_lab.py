@@ -36,6 +36,7 @@ from benchmarks.search.settle import FRONTS, settle
 from compiler.errors import InputError
 from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
+from compiler.space.space import Value
 from compiler.target import PRESETS
 from examples.networks import filled
 from tests.compiler.workloads import padded_convolution
@@ -282,6 +283,38 @@ def test_a_slow_minute_is_forgotten_with_the_next_visit(tmp_path: Path) -> None:
         assert {row.seconds for row in PoolFile(path).rows} == {1e-3, 1.1e-3}
         record([PoolFile(path)], 60, 60.0, bench, visits=2)
     assert {row.seconds for row in PoolFile(path).rows} == {1e-3}
+
+
+def test_the_last_rows_are_what_the_search_tries_next(tmp_path: Path) -> None:
+    """It knows the pool's rows, finds faster ones than samples and their mutants are, and goes on after a stop."""
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    took: dict[str, float] = {}
+
+    def opened() -> PoolFile:
+        file = PoolFile(path)
+        build = file.space.build
+
+        def remembered(values: dict[str, Value]) -> Schedule:
+            schedule = build(values)
+            took[schedule.digest] = seconds(values)
+            return schedule
+
+        file.space = replace(file.space, build=remembered)
+        return file
+
+    with closing(bench_of(lambda _, schedule: Measured((took[schedule.digest],), 0.0))) as bench:
+        record([opened()], 60, 60.0, bench)
+        for live in (40, 80):
+            counts = record([opened()], 60, 60.0, bench, live=live)
+    rows = PoolFile(path).rows
+    assert counts[path.name] == len(rows) == len({row.assignment for row in rows})
+    assert 140 <= len(rows) <= 141  # and the default
+    early, late = rows[:60], rows[61:]
+    assert all(row.searched for row in late)
+    assert np.median([r.seconds for r in late if r.seconds]) < np.median(
+        [r.seconds for r in early if r.seconds]
+    )
 
 
 def test_who_was_lucky_once_is_compared_until_that_shows(tmp_path: Path) -> None:
