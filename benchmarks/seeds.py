@@ -48,7 +48,12 @@ def main() -> None:
             )
             artifacts[f"seed {seed}"] = _compiled(given.model, given.threads, database)
     found = compare_models(
-        artifacts, threads=given.threads, seed=0, seconds=given.compare, timeout_s=COMPARE_TIMEOUT_S
+        artifacts,
+        threads=given.threads,
+        seed=0,
+        seconds=given.compare,
+        timeout_s=COMPARE_TIMEOUT_S,
+        kernels=False,
     )
     samples = {name: compared["samples_s"] for name, compared in found.items()}
     fastest = min(samples, key=lambda name: statistics.median(samples[name]))

@@ -24,8 +24,6 @@ MIN_ROUNDS = 3
 MIN_SAMPLE_S = 0.02
 MOST_ROUNDS = 256
 """In which kernels are timed: a small model runs tens of thousands of times a second."""
-INSIDE_SHARE = 0.5
-"""Kernels are timed inside of their models for this part of the time that the models themselves take."""
 
 Outputs = Mapping[str, Array]
 
@@ -38,7 +36,7 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
         with ExitStack() as stack:
             modules = [stack.enter_context(closing(load_module(blob))) for blob in request.blobs]
             _check_alike(modules, int(header["threads"]))
-            answer = _compare(header["names"], modules, int(header["seed"]), float(header["seconds"]))
+            answer = _compare(header, modules)
     except LuthierError as error:
         reply(Frame({"failed": str(error)}))
     else:
@@ -76,18 +74,19 @@ def _check_alike(modules: Sequence[Module], threads: int) -> None:
             raise InputError(msg)
 
 
-def _compare(names: Sequence[str], modules: Sequence[Module], seed: int, seconds: float) -> dict[str, Any]:
+def _compare(header: Mapping[str, Any], modules: Sequence[Module]) -> dict[str, Any]:
     """The last module is the reference when there is one more of them than names, else the first."""
-    inputs = _inputs(modules[0], seed)
+    names, inside_s = header["names"], float(header["inside_s"])
+    inputs = _inputs(modules[0], int(header["seed"]))
     outputs = [module.run(inputs) for module in modules]
     expected = outputs[-1 if len(modules) > len(names) else 0]
     named = dict(zip(names, modules, strict=False))
-    samples = _alternate(named, inputs, seconds)
+    samples = _alternate(named, inputs, float(header["seconds"]))
     errors = {name: relative_error(got, expected) for name, got in zip(names, outputs, strict=False)}
     return {
         "samples_s": samples,
         "max_relative_error": errors,
-        "kernels_s": _kernel_times(named, inputs, INSIDE_SHARE * seconds),
+        "kernels_s": _kernel_times(named, inputs, inside_s) if inside_s else {name: {} for name in names},
     }
 
 

@@ -14,6 +14,9 @@ from workers.local import started
 from workers.process import Child
 from workers.sandbox import Limits
 
+INSIDE_SHARE = 0.5
+"""Kernels are timed inside of their models for this part of the time that the models themselves take."""
+
 _BASE_BYTES = 4 << 30
 _COPIES = 4
 """Of each artifact in the child: as received, as loaded, packed constants, and room to work."""
@@ -24,7 +27,7 @@ class Compared(TypedDict):
 
     The difference is relative to the reference's largest value; infinite where only one of the two is finite.
     `kernels_s`: seconds that a run spends in each kernel, by its symbol; the n-th ones of all models were taken in
-    turns.
+    turns. Empty where that was not asked for.
     """
 
     samples_s: list[float]
@@ -40,6 +43,7 @@ def compare_models(
     seconds: float,
     timeout_s: float,
     reference: bytes | None = None,
+    kernels: bool = True,
 ) -> dict[str, Compared]:
     """Run models in alternation on the same random inputs.
 
@@ -50,6 +54,7 @@ def compare_models(
         seconds: how long to take samples, all together; at least three rounds are run.
         timeout_s: limit for all of it, loading included.
         reference: artifact whose outputs are right; without it, the first of `artifacts` is.
+        kernels: whether kernels are timed inside of the models too, for INSIDE_SHARE of `seconds` more.
 
     Raises:
         InputError: the artifacts cannot be read or are not alike.
@@ -65,6 +70,7 @@ def compare_models(
         "threads": threads,
         "seed": seed,
         "seconds": seconds,
+        "inside_s": INSIDE_SHARE * seconds if kernels else 0.0,
         "limits": asdict(limits),
     }
     with closing(Child("compare", limits.memory_bytes)) as child:
@@ -78,12 +84,12 @@ def compare_models(
     if "failed" in answer.header:
         raise InputError(str(answer.header["failed"]))
     samples, errors = answer.header["samples_s"], answer.header["max_relative_error"]
-    kernels = answer.header["kernels_s"]
+    inside = answer.header["kernels_s"]
     return {
         name: Compared(
             samples_s=[float(s) for s in samples[name]],
             max_relative_error=float(errors[name]),
-            kernels_s={str(k): [float(s) for s in times] for k, times in kernels[name].items()},
+            kernels_s={str(k): [float(s) for s in times] for k, times in inside[name].items()},
         )
         for name in artifacts
     }

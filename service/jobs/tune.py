@@ -1,8 +1,8 @@
 """The work of a job: tune every Task of a model, compile it, prove the gain end to end.
 
-    model → Graph → Program → Tasks → TuningSession → untuned and tuned Module → comparison → report and artifact
-                                                            ↑ records that are slower in the model ↓
-                                                            └─────────────── withdrawn ────────────┘
+    model → Graph → Program → untuned Module → TuningSession → tuned Module → comparison → report and artifact
+                                                                    ↑ records that are slower in the model ↓
+                                                                    └─────────────── withdrawn ────────────┘
 
 Whatever runs candidates or compiled models does so in worker processes, never in this one.
 """
@@ -34,7 +34,7 @@ from tuner.outcome import Event, SessionResult
 from tuner.pairs import ratio_interval
 from tuner.session import SessionOptions, TuningSession
 from tuner.task import RecordKey, Task
-from workers.end_to_end import Compared, compare_models
+from workers.end_to_end import INSIDE_SHARE, Compared, compare_models
 from workers.local import LocalBuilder, LocalRunner
 from workers.peaks import measure_peaks
 
@@ -44,6 +44,10 @@ COMPARE_S = (1.0, 6.0)
 COMPARE_TIMEOUT_S = 600.0
 COMPARE_SHARE = 0.1
 """It takes this share of the tuning, and no more than this share of a job's seconds."""
+CLOSING_COMPILES = 3.5
+"""What follows the tuning beside the comparison's own time, in compilations: one, and both models loaded and run."""
+CLOSING_SHARE = 0.25
+"""No more than this share of a job's seconds is kept for what follows the tuning."""
 
 Progress = Callable[[Event], None]
 T = TypeVar("T")
@@ -88,18 +92,22 @@ def run_work(work: Work) -> Outcome | None:
     start_s = time.monotonic()
     phases = _Phases(work.progress)
     tasks = tasks_of(work.program, work.spec)
-    result = phases.run("tuning", lambda: _tune(work, tasks, start_s))
+    # Before the tuning: it tells how long what follows that will take.
+    rules = NoSource(task_error_budget(work.spec.error_budget))
+    untuned = phases.run("compiling", lambda: _compile(work, rules))
+    result = phases.run("tuning", lambda: _tune(work, tasks, start_s, phases.seconds["compiling"]))
     if result.cancelled or work.cancelled():
         return None
-    artifacts = phases.run("compiling", lambda: _compile(work))
+    log = SqlScheduleSource(work.log, work.spec.error_budget)
+    artifacts = {"untuned": untuned, "tuned": phases.run("compiling", lambda: _compile(work, log))}
     if work.cancelled():
         return None
-    tuning_s = phases.seconds["tuning"]
-    compared = phases.run("comparing", lambda: _compare(work.spec, artifacts, tuning_s))
+    seconds = _compare_s(work.spec, phases.seconds["tuning"])
+    compared = phases.run("comparing", lambda: _compare(work.spec, artifacts, seconds, kernels=True))
     withdrawn = withdraw(work.log, tasks, compared["untuned"], compared["tuned"], work.name, work.tag)
     if withdrawn:
-        artifacts = phases.run("compiling", lambda: _compile(work))
-        compared = phases.run("comparing", lambda: _compare(work.spec, artifacts, tuning_s))
+        artifacts["tuned"] = phases.run("compiling", lambda: _compile(work, log))
+        compared = phases.run("comparing", lambda: _compare(work.spec, artifacts, seconds, kernels=False))
     comparison = _comparison(work.spec, compared)
     peaks = measure_peaks(work.spec.target, work.spec.threads)
     settled = _with_withdrawn(result, withdrawn)
@@ -124,16 +132,16 @@ def tasks_of(program: Program, spec: JobSpec) -> list[Task]:
     ]
 
 
-def _tune(work: Work, tasks: list[Task], start_s: float) -> SessionResult:
+def _tune(work: Work, tasks: list[Task], start_s: float, compiling_s: float) -> SessionResult:
+    """`compiling_s`: how long the model takes to compile."""
     spec = work.spec
     used_s = work.spent.seconds + time.monotonic() - start_s
-    reserve_s = 0.0 if spec.seconds is None else min(COMPARE_S[1], COMPARE_SHARE * spec.seconds)
     # Building takes cores that the measured team does not use, and what it leaves of another one; without any it waits
     # its turn.
     free = max(0, usable_cores() - spec.threads)
     options = SessionOptions(
         trials=None if spec.trials is None else max(0, spec.trials - work.spent.trials),
-        seconds=None if spec.seconds is None else max(0.0, spec.seconds - used_s - reserve_s),
+        seconds=seconds_to_tune(spec.seconds, used_s, compiling_s),
         seed=spec.seed,
         ahead=1 if free else 0,
     )
@@ -161,16 +169,17 @@ def _runner(name: str) -> Runner:
     return LocalRunner(platform.node() or "local")
 
 
-def _compile(work: Work) -> dict[str, bytes]:
-    sources: Mapping[str, ScheduleSource] = {
-        "untuned": NoSource(task_error_budget(work.spec.error_budget)),
-        "tuned": SqlScheduleSource(work.log, work.spec.error_budget),
-    }
-    artifacts = {}
-    for name, source in sources.items():
-        image = compile_image(work.program, work.spec.target, work.spec.threads, source)
-        artifacts[name] = image_bytes(image)
-    return artifacts
+def seconds_to_tune(seconds: float | None, used_s: float, compiling_s: float) -> float | None:
+    """Seconds for the tuning itself: what is left of a job's, less what follows; `compiling_s`: a compilation's."""
+    if seconds is None:
+        return None
+    comparing_s = (1 + INSIDE_SHARE) * min(COMPARE_S[1], COMPARE_SHARE * seconds)
+    closing_s = min(CLOSING_SHARE * seconds, comparing_s + CLOSING_COMPILES * compiling_s)
+    return max(0.0, seconds - used_s - closing_s)
+
+
+def _compile(work: Work, source: ScheduleSource) -> bytes:
+    return image_bytes(compile_image(work.program, work.spec.target, work.spec.threads, source))
 
 
 def _with_withdrawn(result: SessionResult, withdrawn: Collection[RecordKey]) -> SessionResult:
@@ -181,13 +190,22 @@ def _with_withdrawn(result: SessionResult, withdrawn: Collection[RecordKey]) -> 
     return replace(result, tasks=tuple(tasks))
 
 
-def _compare(spec: JobSpec, artifacts: Mapping[str, bytes], tuning_s: float) -> dict[str, Compared]:
+def _compare_s(spec: JobSpec, tuning_s: float) -> float:
     low_s, high_s = COMPARE_S
     seconds = min(high_s, max(low_s, COMPARE_SHARE * tuning_s))
-    if spec.seconds is not None:
-        seconds = min(seconds, COMPARE_SHARE * spec.seconds)
+    return seconds if spec.seconds is None else min(seconds, COMPARE_SHARE * spec.seconds)
+
+
+def _compare(
+    spec: JobSpec, artifacts: Mapping[str, bytes], seconds: float, *, kernels: bool
+) -> dict[str, Compared]:
     return compare_models(
-        artifacts, threads=spec.threads, seed=spec.seed, seconds=seconds, timeout_s=COMPARE_TIMEOUT_S
+        artifacts,
+        threads=spec.threads,
+        seed=spec.seed,
+        seconds=seconds,
+        timeout_s=COMPARE_TIMEOUT_S,
+        kernels=kernels,
     )
 
 

@@ -21,7 +21,7 @@ from service.db.session import Database
 from service.db.upgrade import open_database
 from service.jobs.ledger import JobLedger
 from service.jobs.repository import JobRepository
-from service.jobs.tune import load_program
+from service.jobs.tune import COMPARE_S, load_program, seconds_to_tune
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource
 from service.tuning import TuneRequest, tune_model
@@ -50,6 +50,21 @@ def database(url: str) -> Iterator[Database]:
     opened = open_database(url)
     yield opened
     opened.close()
+
+
+def test_what_follows_the_tuning_is_taken_off_its_seconds() -> None:
+    assert seconds_to_tune(None, used_s=5.0, compiling_s=1.0) is None
+    long, longer = (
+        seconds_to_tune(600.0, used_s=10.0, compiling_s=2.0),
+        seconds_to_tune(600.0, used_s=10.0, compiling_s=4.0),
+    )
+    assert long is not None
+    assert longer is not None
+    assert longer < long < 590.0 - COMPARE_S[1]
+    assert seconds_to_tune(8.0, used_s=1.0, compiling_s=60.0) == pytest.approx(
+        5.0
+    )  # no more than a quarter is kept
+    assert seconds_to_tune(8.0, used_s=9.0, compiling_s=1.0) == 0.0
 
 
 def test_what_was_tuned_is_found_by_every_later_compile(database: Database) -> None:
