@@ -204,7 +204,11 @@ class _Recording:
     def _searched_on(self, wanted: int) -> list[Assignment]:
         """What the tuner's search tries next; the pool's rows are known to it only when they are in the file."""
         self._search = self._search or LiveSearch(self.file)
-        return [a for a in self._search.propose(wanted) if a not in self._known]
+        while proposed := self._search.propose(wanted):
+            # What was thrown away is not in the file: the search does not know it.
+            if new := [assignment for assignment in proposed if assignment not in self._known]:
+                return new
+        return []
 
     def _sent(
         self,

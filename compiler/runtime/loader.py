@@ -42,32 +42,30 @@ _MAGIC = {"linux": b"\x7fELF", "darwin": b"\xcf\xfa\xed\xfe"}.get(sys.platform, 
 
 
 class _Code:
-    """Objects in this process's memory, for as long as this object lives."""
+    """Objects in this process's memory, for as long as this object lives; `address`: of each function by name."""
 
-    def __init__(self, objects: Sequence[bytes]) -> None:
+    def __init__(self, objects: Sequence[bytes], names: Sequence[str]) -> None:
+        """Load the objects as one library; raises CompileError where LLVM refuses them or a function is missing."""
         # LLVM reads past the end of what is no object file.
         if not all(code.startswith(_MAGIC) for code in objects):
             msg = "what should be object code is something else; compile the model again"
             raise CompileError(msg)
+        builder = llvm.JITLibraryBuilder().add_current_process()
+        for code in objects:
+            builder.add_object_img(code)
+        for name in names:
+            builder.export_symbol(name)
         with _LOAD_LOCK:
             initialise()
-            machine = llvm.Target.from_triple(native_target().triple).create_target_machine()
-            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            # JITLink keeps the code and the constants of an object together. LLVM's older loader puts them wherever
+            # there is room, and ends the process where that is more than 2 GiB apart.
+            self._engine = llvm.create_lljit_compiler(use_jit_link=True)
             try:
-                for code in objects:
-                    self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-                self._engine.finalize_object()
+                self._library = builder.link(self._engine, "code")
             except RuntimeError as error:
                 msg = f"the object code cannot be loaded: {error}; compile the model again"
                 raise CompileError(msg) from error
-
-    def address(self, name: str) -> int:
-        """Of a function; raises CompileError where there is none of that name."""
-        address = int(self._engine.get_function_address(name))
-        if not address:
-            msg = f"the object code lacks {name}; compile the model again"
-            raise CompileError(msg)
-        return address
+        self.address = {name: int(self._library[name]) for name in names}
 
 
 class LoadedProgram:
@@ -78,14 +76,14 @@ class LoadedProgram:
 
     def __init__(self, objects: Sequence[bytes]) -> None:
         """Load the objects of the kernels, the program and the team. Raises CompileError where LLVM refuses them."""
-        self._code = _Code(objects)
+        self._code = _Code(objects, ("team_start", "team_stop", "program_run", "program_time"))
         self.start = self._function("team_start", ctypes.c_int32, 1)
         self.stop = self._function("team_stop", None, 1)
         self.run = self._function("program_run", None, 2)
         self.time = self._function("program_time", ctypes.c_int64, 3)
 
     def _function(self, name: str, result: type | None, pointers: int) -> Callable[..., Any]:
-        return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(self._code.address(name))
+        return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(self._code.address[name])
 
 
 @cache
@@ -153,9 +151,10 @@ class LoadedKernel:
     def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
         """Load the kernel into this process."""
         self._kernel = kernel
-        self._code = _Code([kernel.object_code])
         phases = range(len(kernel.parallel_extents))
-        self._functions = [self._code.address(kernel.phase_symbol(phase)) for phase in phases]
+        names = [kernel.phase_symbol(phase) for phase in phases]
+        self._code = _Code([kernel.object_code], names)
+        self._functions = [self._code.address[name] for name in names]
         slots = len(kernel.params) + len(kernel.symbols)
         program = _trial_program(
             target or native_target(), len(kernel.params), len(kernel.symbols), len(phases)
