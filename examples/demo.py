@@ -49,7 +49,7 @@ def main() -> None:
     _say("3. all engines in alternation, in a new process")
     figures = _bench(model, database, report.threads, min(8.0, arguments.seconds))
     _say(_table(report))
-    _say(_verdict(figures))
+    _say(_verdict(report, figures))
 
     _say("4. compiled again in a new process, from the log alone")
     before = _luthier("log", "stats", "--database", database)
@@ -139,15 +139,18 @@ def _table(report: TuningReport) -> str:
     return "\n".join((head, *rows, total))
 
 
-def _verdict(figures: dict[str, Any]) -> str:
+def _verdict(report: TuningReport, figures: dict[str, Any]) -> str:
+    """What the job decided, and each engine's median with what 10 and 90 percent of its few runs here do not pass."""
     engines = figures["engines"]
-    lines = [f"   model, {figures['threads']} threads:"]
+    decided = "published" if report.published else "not published: not faster beyond doubt"
+    lines = [f"   the job: {report.gain()}, {decided}", f"   model, {figures['threads']} threads:"]
     for name in ("untuned", "tuned", "onnxruntime"):
         if name in engines:
             gain = engines[name]["median_us"] / engines["tuned"]["median_us"]
             ratio = "" if name == "tuned" else f"   tuned is {gain:.2f} times as fast"
             lines.append(
-                f"   {name:<12} {engines[name]['median_us'] / 1e3:>9.2f} ms   "
+                f"   {name:<12} {engines[name]['median_us'] / 1e3:>9.2f} ms "
+                f"({engines[name]['p10_us'] / 1e3:.2f} to {engines[name]['p90_us'] / 1e3:.2f})   "
                 f"error {engines[name]['error']:.1e}{ratio}"
             )
     return "\n".join(lines)

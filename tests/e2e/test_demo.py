@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,5 +19,6 @@ def test_the_demo_ends_with_exact_hits_and_a_report(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "(100 %), 0 measurements" in done.stdout
     assert "onnxruntime" in done.stdout
+    assert re.search(r"the job: [\d.]+ times as fast.*published", done.stdout)
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "mlp.luthier").is_file()
