@@ -61,9 +61,8 @@ def test_what_follows_the_tuning_is_taken_off_its_seconds() -> None:
     assert long is not None
     assert longer is not None
     assert longer < long < 590.0 - COMPARE_S[1]
-    assert seconds_to_tune(8.0, used_s=1.0, compiling_s=60.0) == pytest.approx(
-        5.0
-    )  # no more than a quarter is kept
+    # No more than a quarter is kept.
+    assert seconds_to_tune(8.0, used_s=1.0, compiling_s=60.0) == pytest.approx(5.0)
     assert seconds_to_tune(8.0, used_s=9.0, compiling_s=1.0) == 0.0
 
 

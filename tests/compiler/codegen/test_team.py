@@ -51,8 +51,7 @@ class Team(Execution):
         return [self.word(member, CORE, np.int32) - 1 for member in range(self._threads)]
 
     def seen_on(self, cores: set[int]) -> None:
-        """Runs until its members were last seen on just these cores, which may take a while beside other programs: a
-        member goes where it should when the system lets it run."""
+        """Runs until its members were last seen on just these cores: they go there when the system lets them run."""
         deadline = time.monotonic() + 20
         self.time_ns(200)
         while set(self.cores()) != cores and time.monotonic() < deadline:
@@ -85,9 +84,8 @@ def test_a_member_leaves_the_core_of_its_caller() -> None:
     first, second = sorted(os.sched_getaffinity(0))[:2]
     with team(2) as pair:
         for core in (first, second) * 3:
-            with affinity(
-                {core}
-            ):  # the caller is on this core, and so may be the only place that its member knows
+            # The caller is on this core, which so may be the only place that its member knows.
+            with affinity({core}):
                 pair.time_ns(1)
             with affinity({first, second}):
                 pair.seen_on({first, second})

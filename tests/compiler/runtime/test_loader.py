@@ -6,6 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from compiler.codegen.llvm import emit_object
+from compiler.codegen.team import emit_team
+from compiler.errors import CompileError
+from compiler.runtime.loader import LoadedProgram
+from compiler.target import native_target
 from examples.networks import filled
 
 CODE = """
@@ -39,9 +46,16 @@ assert np.isfinite(y).all()
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is mapped as Linux does it")
 def test_code_is_loaded_where_other_memory_leaves_a_hole(tmp_path: Path) -> None:
     """LLVM's older loader filled a hole, went on gigabytes below, and ended the process: calls do not reach so far."""
     model = filled("mobilenetv2", tmp_path)
     command = [sys.executable, "-c", CODE, str(model)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_code_without_a_function_is_refused() -> None:
+    team = emit_object(emit_team(native_target()), native_target())
+    with pytest.raises(CompileError, match=r"cannot be loaded: .*program_run.*; compile the model again"):
+        LoadedProgram([team])
