@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.search.pools import Pool, pool_space
 from benchmarks.search.replay import candidates, replay
+from benchmarks.search.settle import unsettled
 from compiler.schedule.steps import Algorithm
 from compiler.space.space import Assignment
 from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differences, held_out
@@ -205,6 +206,8 @@ def _about(pools: Sequence[Pool]) -> list[str]:
     settled = [row.ratios for pool in pools for row in pool.rows if row.ratios]
     if settled:
         lines.append(f"{len(settled)} rows compared with the default" + _spread_text(settled))
+    if open_fronts := sum(bool(unsettled(pool.rows, pool_space(pool).default)) for pool in pools):
+        lines.append(f"the best of {open_fronts} pools may have been lucky: run settle")
     for pool in pools:
         uniform = relative_throughput([row.seconds for row in pool.rows])[[not r.searched for r in pool.rows]]
         lines.append(

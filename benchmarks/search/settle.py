@@ -20,7 +20,7 @@ from tuner.measure import Measured, MeasureResult
 from tuner.pairs import ratio_interval
 from tuner.workbench import Workbench
 
-FRONTS = {16: 6, 4: 18}
+FRONTS = {16: 8, 6: 30}
 """So many of the best are compared so often: of many that are alike, who seems the best is still the luckiest."""
 
 
@@ -31,15 +31,14 @@ def settle(files: Sequence[PoolFile], seconds: float, bench: Workbench) -> Count
     """
     end = time.monotonic() + seconds
     for file in files:
-        while time.monotonic() < end and (open_ones := unsettled(file)):
+        while time.monotonic() < end and (open_ones := unsettled(file.rows, file.space.default)):
             _compare(file, open_ones, bench)
     return Counter({file.path.name: sum(bool(row.ratios) for row in file.rows) for file in files})
 
 
-def unsettled(file: PoolFile) -> list[Row]:
-    """Those of the front that have not been compared often enough."""
-    default = file.space.default
-    timed = [row for row in file.rows if row.seconds is not None]
+def unsettled(rows: Sequence[Row], default: Assignment) -> list[Row]:
+    """Those of a pool's front that have not been compared often enough."""
+    timed = [row for row in rows if row.seconds is not None]
     if all(row.assignment != default for row in timed):
         return []
     rivals = sorted((row for row in timed if row.assignment != default), key=lambda row: row.seconds or 0.0)

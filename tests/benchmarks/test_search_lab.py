@@ -338,6 +338,7 @@ def test_who_was_lucky_once_is_compared_until_that_shows(tmp_path: Path) -> None
     with closing(bench_of(measure)) as bench:
         record([PoolFile(path)], 60, 60.0, bench)
         assert times_of(path)[lucky.digest] == min(times_of(path).values())
+        assert "the best of 1 pools may have been lucky: run settle" in lab._about(load_pools(tmp_path))
         counts = settle([PoolFile(path)], 60.0, bench)
         assert settle([PoolFile(path)], 60.0, bench) == counts
     rows = {space.schedule(row.assignment).digest: row for row in PoolFile(path).rows}
@@ -347,7 +348,9 @@ def test_who_was_lucky_once_is_compared_until_that_shows(tmp_path: Path) -> None
     assert len(rows[good.digest].ratios) == max(FRONTS.values())
     assert rows[flaky.digest].failure == "crash"
     assert flaky.digest not in found
-    assert "rows compared with the default; standard deviation" in "\n".join(lab._about(load_pools(tmp_path)))
+    about = "\n".join(lab._about(load_pools(tmp_path)))
+    assert "rows compared with the default; standard deviation" in about
+    assert "run settle" not in about
     assert counts[path.name] == sum(bool(row.ratios) for row in rows.values()) >= max(FRONTS) - 1
     assert [row.seconds for row in load_pools(tmp_path)[0].rows] == [row.seconds for row in rows.values()]
 

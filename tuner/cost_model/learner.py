@@ -17,8 +17,8 @@ from tuner.task import RecordKey, Task
 
 GROWTH = 1.5
 """The model is trained again when the data have grown by so much."""
-MINIMUM = 16
-"""Fewer samples are not worth a first training."""
+MINIMUM = 8
+"""Fewer samples are not worth a first training: the first batch is."""
 
 
 class Learner:

@@ -36,11 +36,11 @@ class XGBoostOptions:
 
     rounds: int = 150
     depth: int = 6
-    columns: float = 0.25
+    columns: float = 0.5
     learning_rate: float = 0.1
     bins: int = 64
     least: int = 4
-    shrink: float = 10.0
+    shrink: float = 3.0
     seed: int = 0
 
 
