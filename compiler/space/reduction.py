@@ -27,7 +27,7 @@ ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
 WORTH = 0.75
 """Instructions for products, as a share of the direct form's, below which transforms pay without measuring."""
-CLEARLY = 0.8
+CLEARLY = 0.9
 """Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
 PANEL_ROWS = 8
 """Rows that make a copy worth its while: each element of it is read once per row."""
