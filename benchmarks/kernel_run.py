@@ -138,7 +138,7 @@ def _measure(
         }
         inputs = make_inputs(modules["tuned"].inputs, program=program)
         engines, refused = _peers(path, inputs, options)
-        probes = stack.enter_context(closing(Probes(target, threads)))
+        probes = stack.enter_context(closing(Probes(target, threads, work.bytes)))
         contenders: dict[str, Sampler] = {f"probe {k}": s for k, s in probes.samplers.items()}
         contenders |= {f"kernel {k}": s for k, s in kernels.items()}
         contenders |= {f"model {k}": timed(_runner(m, inputs)) for k, m in modules.items()}

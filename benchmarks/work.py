@@ -7,10 +7,11 @@ instructions    arithmetic on single elements, a multiply-add being one. Each di
                 count nothing
 multiplications products among them, and the multiply-adds of elementary functions
 divisions       quotients and square roots among them
-bytes           of each input, constant and output once, or less where only a part of it is read
+read            bytes of each input and constant once, or less where only a part of it is read
+written         bytes of each output
 
 bound = max(2 (multiply_adds + multiplications) / multiply_add rate, instructions / (lanes * issue rate),
-            divisions / (lanes * divide rate), bytes / rate of the level that holds them)
+            divisions / (lanes * divide rate), time to read and write so much in the level that holds it)
 """
 
 from __future__ import annotations
@@ -60,7 +61,13 @@ class Work:
     instructions: int
     multiplications: int
     divisions: int
-    bytes: int
+    read: int
+    written: int
+
+    @property
+    def bytes(self) -> int:
+        """All that moves."""
+        return self.read + self.written
 
     @property
     def operations(self) -> int:
@@ -75,7 +82,7 @@ class Work:
             "multiply_add": 2 * (self.multiply_adds + self.multiplications) / rates["multiply_add"],
             "issue": self.instructions / ceilings.lanes / rates["issue"],
             "divide": self.divisions / ceilings.lanes / rates["divide"],
-            level: self.bytes / rates[level],
+            level: ceilings.moved_s(self.read, self.written),
         }
 
     def bound(self, ceilings: Ceilings) -> tuple[float, str]:
@@ -94,8 +101,14 @@ def count_work(graph: Graph) -> Work:
     sizes = {name: math.prod(kind.sizes) * kind.dtype.size_bytes for name, kind in graph.types().items()}
     read = {name: bytes_ for name, bytes_ in _bytes_read(graph, sizes).items() if _outside(graph, name)}
     written = sum(sizes[name] for name in graph.outputs)
-    bytes_ = sum(read.values()) + written
-    return Work(counts.multiply_adds, counts.instructions, counts.multiplications, counts.divisions, bytes_)
+    return Work(
+        counts.multiply_adds,
+        counts.instructions,
+        counts.multiplications,
+        counts.divisions,
+        sum(read.values()),
+        written,
+    )
 
 
 def _through_movements(graph: Graph) -> Graph:
@@ -196,7 +209,7 @@ def emitted(op: str, known: Interval = UNKNOWN, *, rounded: bool = False) -> tup
         return ()
     out = Emitter()
     arguments = [f"%x{i}" for i in range(OPS[op].arity)]
-    lanes = Lanes(out, _COUNTED_AS_FLOAT, has_fma=True, has_estimates=True)
+    lanes = Lanes(out, _COUNTED_AS_FLOAT, has_fma=True, estimate_bits=11)
     if op in RANGED:
         RANGED[op](lanes, *arguments, known, rounded=rounded)
     else:

@@ -4,6 +4,7 @@ multiply_add    independent vector accumulators, as many as the registers hold  
 issue           multiply-adds and integer instructions side by side                -> vector instructions a second
 divide          divisions alone                                                    -> vector divisions a second
 read            one pass over a buffer with eight accumulators                     -> bytes a second
+copy            one pass over two buffers, from one into the other                 -> bytes a second, both counted
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from compiler.target import Target
 ROUNDS = 20_000
 """Iterations of an arithmetic probe's loop: about a tenth of a millisecond."""
 _READ_ACCUMULATORS = 8
+_COPIED_VECTORS = 8
 _SPARE_REGISTERS = 4
 
 ARITHMETIC: Mapping[str, tuple[str, ...]] = {
@@ -143,6 +145,47 @@ def read_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
     params = (
         Param("in", "input", (share * threads,), DType.F32),
         Param("out", "output", (threads * lanes,), DType.F32),
+    )
+    return Kernel("probe", emit_object("\n".join(body), target), params, (threads,))
+
+
+def copy_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
+    """A kernel that copies its first parameter into its second; both together are of about that size."""
+    lanes = target.lanes(4)
+    vector = llvm_type(DType.F32, lanes)
+    step = lanes * _COPIED_VECTORS
+    share = max(1, size_bytes // 8 // threads // step) * step
+    moves = []
+    for i in range(_COPIED_VECTORS):
+        moves += [
+            f"  %p{i} = getelementptr float, ptr %in, i64 %at{i}",
+            f"  %v{i} = load {vector}, ptr %p{i}, align 4",
+            f"  %q{i} = getelementptr float, ptr %out, i64 %at{i}",
+            f"  store {vector} %v{i}, ptr %q{i}, align 4",
+        ]
+    body = [
+        "define void @probe(ptr noalias readonly %in, ptr noalias %out, i64 %begin, i64 %end) {",
+        "entry:",
+        "  %idle = icmp sge i64 %begin, %end",
+        "  br i1 %idle, label %done, label %start",
+        "start:",
+        f"  %first = mul i64 %begin, {share}",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %start ], [ %i.n, %loop ]",
+        "  %at = add i64 %first, %i",
+        *(f"  %at{i} = add i64 %at, {i * lanes}" for i in range(_COPIED_VECTORS)),
+        *moves,
+        f"  %i.n = add i64 %i, {step}",
+        f"  %more = icmp slt i64 %i.n, {share}",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+        "  ret void",
+        "}",
+    ]
+    params = (
+        Param("in", "input", (share * threads,), DType.F32),
+        Param("out", "output", (share * threads,), DType.F32),
     )
     return Kernel("probe", emit_object("\n".join(body), target), params, (threads,))
 

@@ -3,6 +3,8 @@
 multiply_add   f32 operations a second            l1, l2, l3, memory   bytes read a second, again and again, from a
 issue          vector instructions a second                            buffer that fills half of that cache (four
 divide         vector divisions a second                               times the last cache for memory)
+                                                  l1 copy, ...         bytes read and written a second, again and
+                                                                       again, in as much memory
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.codegen.kernel import Kernel
-from compiler.codegen.probes import ARITHMETIC, arithmetic_probe, probe_instructions, read_probe
+from compiler.codegen.probes import (
+    ARITHMETIC,
+    arithmetic_probe,
+    copy_probe,
+    probe_instructions,
+    read_probe,
+)
 from compiler.runtime.loader import LoadedKernel
 from compiler.target import Target
 
@@ -42,41 +50,66 @@ class Ceilings:
         """The nearest level that holds so many bytes."""
         return next(level for level in LEVELS if size_bytes <= self.capacities[level])
 
+    def moved_s(self, read_bytes: int, written_bytes: int) -> float:
+        """Least seconds to read and write so many bytes in the level that holds both.
+
+        A written byte takes what a copied pair takes longer than a read byte: its line is fetched before it is
+        changed, and later handed to the level above.
+        """
+        level = self.level(read_bytes + written_bytes)
+        a_read, a_pair = 1 / self.rates[level], 2 / self.rates[copying(level)]
+        return read_bytes * a_read + written_bytes * max(a_read, a_pair - a_read)
+
+
+def copying(level: str) -> str:
+    """The name of the rate at which a level is copied."""
+    return f"{level} copy"
+
 
 class Probes:
-    """The loaded probes of one team size. Close it after use."""
+    """The loaded probes of one team size. Close it after use.
 
-    def __init__(self, target: Target, threads: int) -> None:
+    What a level gives depends on how much of it is used, most of all near its capacity and in a last cache that others
+    share. So the level that would hold `footprint_bytes` is probed with just as many.
+    """
+
+    def __init__(self, target: Target, threads: int, footprint_bytes: int | None = None) -> None:
         """Build and load every probe."""
-        self._target, self._threads = target, threads
+        self._target, self._threads, self._footprint = target, threads, footprint_bytes
         self._stack = ExitStack()
         self.samplers = {kind: self._load(arithmetic_probe(target, threads, kind)) for kind in ARITHMETIC}
         self._amounts = {kind: float(probe_instructions(target, threads, kind)) for kind in ARITHMETIC}
         self._amounts["multiply_add"] *= 2 * target.lanes(4)
         for level, size in self._sizes().items():
-            kernel = read_probe(target, threads, size)
-            self.samplers[level] = self._load(kernel)
-            self._amounts[level] = float(kernel.params[0].size_bytes)
+            for name, kernel in (
+                (level, read_probe(target, threads, size)),
+                (copying(level), copy_probe(target, threads, size)),
+            ):
+                self.samplers[name] = self._load(kernel)
+                inputs_alone = kernel.params if name != level else kernel.params[:1]
+                self._amounts[name] = float(sum(param.size_bytes for param in inputs_alone))
 
     def ceilings(self, seconds: Mapping[str, float]) -> Ceilings:
         """Rates from the seconds that one run of each probe took."""
-        caches = {"l1": self._threads * self._target.l1_bytes, "l2": self._threads * self._target.l2_bytes}
-        capacities = {**caches, "l3": self._target.l3_bytes, "memory": float("inf")}
         rates = {name: self._amounts[name] / seconds[name] for name in self._amounts}
-        return Ceilings(self._target.lanes(4), rates, capacities)
+        return Ceilings(self._target.lanes(4), rates, self._capacities)
 
     def close(self) -> None:
         """End the probes' teams."""
         self._stack.close()
 
+    @property
+    def _capacities(self) -> dict[str, float]:
+        caches = {"l1": self._threads * self._target.l1_bytes, "l2": self._threads * self._target.l2_bytes}
+        return {**caches, "l3": self._target.l3_bytes, "memory": float("inf")}
+
     def _sizes(self) -> dict[str, int]:
-        l1, l2 = (self._threads * size // 2 for size in (self._target.l1_bytes, self._target.l2_bytes))
-        return {
-            "l1": l1,
-            "l2": l2,
-            "l3": self._target.l3_bytes // 2,
-            "memory": _BEYOND_CACHES * self._target.l3_bytes,
-        }
+        sizes = {name: int(size) // 2 for name, size in self._capacities.items() if name != "memory"}
+        sizes["memory"] = _BEYOND_CACHES * self._target.l3_bytes
+        if self._footprint is not None:
+            held = next(name for name, size in self._capacities.items() if self._footprint <= size)
+            sizes[held] = self._footprint
+        return sizes
 
     def _load(self, kernel: Kernel) -> Sampler:
         return Sampler(kernel, self._threads, self._stack)

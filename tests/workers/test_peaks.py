@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from compiler.codegen.probes import ARITHMETIC, arithmetic_probe, read_probe
+from contextlib import closing
+
+import numpy as np
+
+from compiler.codegen.probes import ARITHMETIC, arithmetic_probe, copy_probe, read_probe
+from compiler.runtime.loader import LoadedKernel
 from compiler.target import PRESETS, native_target
 from tests.compiler.workloads import add_relu, matmul
 from workers.peaks import Peaks, measure_peaks
@@ -21,6 +26,16 @@ def test_every_cpu_has_probes() -> None:
         for kind in ARITHMETIC:
             assert arithmetic_probe(target, 2, kind).parallel_extents == (2,)
         assert read_probe(target, 2, 1 << 16).params[0].size_bytes == 1 << 16
+        assert [p.size_bytes for p in copy_probe(target, 2, 1 << 16).params] == [1 << 15, 1 << 15]
+
+
+def test_the_copy_probe_copies() -> None:
+    kernel = copy_probe(native_target(), 2, 1 << 12)
+    source = np.arange(kernel.params[0].size_bytes // 4, dtype=np.float32)
+    copied = np.zeros_like(source)
+    with closing(LoadedKernel(kernel, 2)) as loaded:
+        loaded.time_ns([source.ctypes.data, copied.ctypes.data], 1)
+    np.testing.assert_array_equal(copied, source)
 
 
 def test_the_bound_is_arithmetic_or_memory() -> None:
