@@ -89,6 +89,12 @@ def rsqrt(x: Array) -> Array:
     return result
 
 
+def inverse_fourth_root(x: Array) -> Array:
+    """1 / sqrt(sqrt(x))."""
+    result: Array = 1.0 / np.sqrt(np.sqrt(x))
+    return result
+
+
 # erf by W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969): a quotient of
 # polynomials in each of three intervals; highest powers first.
 ERF_NEAR = (

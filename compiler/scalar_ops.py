@@ -65,6 +65,7 @@ OPS: Mapping[str, ScalarOp] = {
     "ceil": ScalarOp(1, np.ceil, Signature.FLOATS),
     "round": ScalarOp(1, np.rint, Signature.FLOATS),
     "rsqrt": _function(elementary.rsqrt),
+    "inverse_fourth_root": _function(elementary.inverse_fourth_root),
     "exp": _function(np.exp),
     "log": _function(np.log),
     "erf": _function(elementary.erf),

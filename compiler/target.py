@@ -71,9 +71,9 @@ class Target:
         return self.grid_threads > 0 or not _FUSED.isdisjoint(self.features)
 
     @property
-    def has_estimates(self) -> bool:
-        """Whether an estimate of an inverse square root is one instruction, as AVX has it, for vectors of 4 and 8."""
-        return "avx" in self.features
+    def estimate_bits(self) -> int:
+        """Bits of the estimate of an inverse square root that is one instruction; 0 where there is none."""
+        return 14 if "avx512vl" in self.features else 11 if "avx" in self.features else 0
 
     @property
     def whole_maximum(self) -> bool:

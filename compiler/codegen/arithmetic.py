@@ -58,7 +58,7 @@ class Arithmetic:
             lanes,
             dtype,
             has_fma=has.has_fma,
-            has_estimates=has.has_estimates,
+            estimate_bits=has.estimate_bits,
             reads_constants=has.reads_constants,
         )
 

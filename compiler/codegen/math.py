@@ -60,6 +60,9 @@ _ERF_UNDER = (1.0, 0.5048488, 0.1153457, 0.015206252, 0.0011854212, 3.7417729e-0
 _ERF_SCALES = 1e-2, 1e2
 """Of the argument, which the coefficients may take in: their powers of it stay in the range of float32."""
 
+_FINE = 14
+"""Bits of an estimate of a root from which on its error squared is too small to matter."""
+
 
 def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN, *, rounded: bool = False) -> Lane:
     """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98.
@@ -185,13 +188,33 @@ def rsqrt(ops: Lanes, x: Lane) -> Lane:
     estimate = ops.inverse_root_estimate(x)
     if estimate is None:
         return ops.div(ops.const(1.0), ops.sqrt(x))
-    error = ops.fma(ops.neg(ops.mul(x, estimate)), estimate, ops.const(1.0))
-    # 0 and infinity have their root already: where the error is NaN a positive one changes nothing.
-    one = ops.const(1.0)
+    return _corrected(ops, estimate, ops.mul(x, estimate), estimate, (0.5, 0.375))
+
+
+def inverse_fourth_root(ops: Lanes, x: Lane) -> Lane:
+    """x^(-1/4) within 2 ulp; where it starts from an estimate, denormal numbers count as 0."""
+    inverse = ops.inverse_root_estimate(x)
+    root = None if inverse is None else ops.inverse_root_estimate(inverse)
+    if inverse is None or root is None:
+        return ops.div(ops.const(1.0), ops.sqrt(ops.sqrt(x)))
+    # x^(-1/2) x^(1/4); the bounds are beyond all fourth roots but those of 0 and infinity, and keep 0 * inf away.
+    estimate = ops.mul(inverse, ops.at_most(ops.at_least(root, 1e-30), 1e30))
+    square = ops.mul(estimate, estimate)
+    return _corrected(ops, estimate, ops.mul(square, square), x, (0.25, 0.15625))
+
+
+def _corrected(
+    ops: Lanes, estimate: Lane, over: Lane, other: Lane, coefficients: tuple[float, float]
+) -> Lane:
+    """The estimate times (1 - error)^(-1/n) = 1 + c1 error + c2 error² ..., where 1 - error = over * other.
+
+    0 and infinity have their root already: the error is NaN there, and a positive one changes nothing.
+    """
+    one, (first, second) = ops.const(1.0), (ops.const(c) for c in coefficients)
+    error = ops.fma(ops.neg(over), other, one)
     error = ops.select(ops.compare("olt", error, one), error, one)
-    # (1 - error)^(-1/2) is 1 + error / 2 + 3/8 error² ...
-    more = ops.mul(error, ops.fma(error, ops.const(0.375), ops.const(0.5)))
-    return ops.fma(estimate, more, estimate)
+    factor = first if ops.estimate_bits >= _FINE else ops.fma(error, second, first)
+    return ops.fma(estimate, ops.mul(error, factor), estimate)
 
 
 Function = Callable[..., Lane]
@@ -205,6 +228,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "erf": erf,
     "pow": partial(power, exp=exp, log_in_parts=log_in_parts, least=-110.0),
     "rsqrt": rsqrt,
+    "inverse_fourth_root": inverse_fourth_root,
 }
 """By operation of `compiler.scalar.OPS`."""
 

@@ -296,12 +296,18 @@ def rsqrt(ops: Lanes, x: Lane) -> Lane:
     return ops.div(ops.const(1.0), ops.sqrt(x))
 
 
+def inverse_fourth_root(ops: Lanes, x: Lane) -> Lane:
+    """x^(-1/4)."""
+    return ops.div(ops.const(1.0), ops.sqrt(ops.sqrt(x)))
+
+
 DOUBLE_FUNCTIONS: Mapping[str, Function] = {
     "exp": exp,
     "log": log,
     "erf": erf,
     "sigmoid": sigmoid,
     "rsqrt": rsqrt,
+    "inverse_fourth_root": inverse_fourth_root,
     "sin": sin,
     "cos": cos,
     "tan": tan,

@@ -13,8 +13,12 @@ from compiler.codegen.pieces import by_pieces
 from compiler.codegen.types import Value, literal, llvm_type, suffix
 from compiler.dtype import DType
 
-_ESTIMATES: Mapping[int, str] = {4: "@llvm.x86.sse.rsqrt.ps", 8: "@llvm.x86.avx.rsqrt.ps.256"}
-"""Of inverse square roots, by lanes."""
+_ESTIMATES: Mapping[int, Mapping[int, str]] = {
+    11: {4: "@llvm.x86.sse.rsqrt.ps", 8: "@llvm.x86.avx.rsqrt.ps.256"},
+    14: {lanes: f"@llvm.x86.avx512.rsqrt14.ps.{32 * lanes}" for lanes in (4, 8, 16)},
+}
+"""Of inverse square roots, by bits and lanes; those with 14 bits take a mask."""
+_MASKED = 14
 
 Lane = str
 """An SSA name or a literal; the method says whether it is a float, an integer or a mask."""
@@ -30,11 +34,11 @@ class Lanes:
         dtype: DType = DType.F32,
         *,
         has_fma: bool,
-        has_estimates: bool,
+        estimate_bits: int,
         reads_constants: bool = False,
     ) -> None:
         """Flags are those of Target; `dtype`: F32 or F64."""
-        self._out, self._lanes, self.has_fma, self._has_estimates = out, lanes, has_fma, has_estimates
+        self._out, self._lanes, self.has_fma, self.estimate_bits = out, lanes, has_fma, estimate_bits
         self._reads_constants = reads_constants and lanes > 0
         self._dtype, self._whole = dtype, DType.I32 if dtype is DType.F32 else DType.I64
         self._float, self._int = llvm_type(dtype, lanes), llvm_type(self._whole, lanes)
@@ -107,15 +111,20 @@ class Lanes:
         return self._intrinsic("sqrt", x)
 
     def inverse_root_estimate(self, x: Lane) -> Lane | None:
-        """1 / sqrt(x) with 11 bits or more, in which denormal numbers count as 0; None where there is none."""
-        if not self._has_estimates or self._dtype is not DType.F32 or self._lanes < min(_ESTIMATES):
+        """1 / sqrt(x) within 2^-estimate_bits, in which denormal numbers count as 0; None where there is none."""
+        known = _ESTIMATES.get(self.estimate_bits, {})
+        if self._dtype is not DType.F32 or not known or self._lanes < min(known):
             return None
-        return by_pieces(self._out, self._estimate, self.wrapped(x), max(_ESTIMATES)).text
+        return by_pieces(self._out, self._estimate, self.wrapped(x), max(known)).text
 
     def _estimate(self, x: Value) -> Value:
-        function = _ESTIMATES[x.lanes]
-        self._out.declarations.add(f"declare {x.llvm_type} {function}({x.llvm_type})")
-        text = f"call {x.llvm_type} {function}({x.llvm_type} {x.text})"
+        function, kind = _ESTIMATES[self.estimate_bits][x.lanes], x.llvm_type
+        others = (
+            {kind: "zeroinitializer", f"i{max(8, x.lanes)}": "-1"} if self.estimate_bits == _MASKED else {}
+        )
+        self._out.declarations.add(f"declare {kind} {function}({', '.join([kind, *others])})")
+        operands = [f"{kind} {x.text}", *(f"{other} {text}" for other, text in others.items())]
+        text = f"call {kind} {function}({', '.join(operands)})"
         return Value(self._out.value(text), x.dtype, x.lanes)
 
     def floor(self, x: Lane) -> Lane:

@@ -15,9 +15,9 @@ def power(base: Expr, exponent: float) -> Expr:
     if size > _MOST_FACTORS or not (size * 4).is_integer():
         return apply("pow", base, Const(exponent))
     if exponent < 0 and not size.is_integer():
-        inverse = apply("rsqrt", base)
-        half = (apply("sqrt", inverse),) if (size * 4) % 2 else ()
-        return _product(*[inverse] * int(size * 2), *half)
+        halves, odd = divmod(int(size * 4), 2)
+        fourth = [apply("inverse_fourth_root", base)] * odd
+        return _product(*(fourth * 3 if odd and halves == 1 else [apply("rsqrt", base)] * halves + fourth))
     root = apply("sqrt", base)
     roots = {0.0: (), 0.25: (apply("sqrt", root),), 0.5: (root,), 0.75: (root, apply("sqrt", root))}
     result = _product(*[base] * int(size), *roots[size % 1])

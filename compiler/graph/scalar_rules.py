@@ -52,7 +52,7 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
         case Guard(_, inside, outside):
             (a, b), (c, d) = interval(inside, known), interval(outside, known)
             return min(a, c), max(b, d)
-        case Apply("abs" | "sqrt" | "rsqrt" | "exp", _):
+        case Apply("abs" | "sqrt" | "rsqrt" | "inverse_fourth_root" | "exp", _):
             return 0.0, math.inf
         case Apply("sigmoid", _):
             return 0.0, 1.0

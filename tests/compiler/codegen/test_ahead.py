@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -86,10 +87,10 @@ def test_nothing_is_fetched_where(workload: Workload) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_results_stay_the_same(threads: int) -> None:
-    target = native_target()
+    target = replace(native_target(), l2_bytes=V3.l2_bytes)
     space = build_space(LARGE, target, threads)
     schedule = space.schedule(space.default)
     assert "llvm.prefetch" in emit_nest(build_nest(LARGE, schedule), target)
     operands = random_operands(LARGE)
-    got = native_outputs(LARGE, schedule, operands, threads)
+    got = native_outputs(LARGE, schedule, operands, threads, target)
     assert stored_error(LARGE, got, reference_outputs(LARGE, operands)) < 1e-5
