@@ -245,7 +245,9 @@ class Memory:
             return
         active = self._indices.active
         narrow = not self._masked_stores or buffer.dtype.size_bytes < self._masked_bytes
-        if narrow and isinstance(active, int):
+        # LLVM 22 makes one lane of a masked store a scalar of the type before its truncation, too wide for its place
+        # (llvm-project issue 179489).
+        if active == 1 or (narrow and isinstance(active, int)):
             store_first(self._out, pointer, value, active)
             return
         function = f"@llvm.masked.store.{suffix(buffer.dtype, value.lanes)}.p0"

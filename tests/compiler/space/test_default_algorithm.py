@@ -59,7 +59,7 @@ def test_a_search_begins_with_the_direct_form_too() -> None:
 
 @pytest.mark.parametrize("channels", [32, 256])
 def test_the_expected_error_is_near_the_real_one(channels: int) -> None:
-    workload = padded_convolution(20, channels, 32, 3)
+    workload = padded_convolution(20, channels, 64, 3)
     space = build_space(workload, native_target(), 1)
     assert space.error > 0
     operands = random_operands(workload)
