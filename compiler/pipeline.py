@@ -28,6 +28,7 @@ from compiler.collection import no_collection
 from compiler.errors import CompileError, ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
+from compiler.loop.fold import fold
 from compiler.loop.ir import LoopNest
 from compiler.loop.pair import pair
 from compiler.loop.peel import peel
@@ -149,7 +150,7 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return guard_sides(promote(pair(peel(segment(skip(settle(simplify(nest))))))))
+    return guard_sides(promote(pair(fold(peel(segment(skip(settle(simplify(nest)))))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

@@ -3,6 +3,7 @@
 scalars a, b           →  [a a a a b b b b]      two broadcasts and a blend
 vectors [p q r s], twice the same  →  [p q r s p q r s]      one load that repeats
 vectors [p q r s], [t u v w]       →  [p q r s t u v w]
+or woven: [p q r s], [t u v w]     →  [p t q u r v s w]      a lane of each vector in every group
 """
 
 from __future__ import annotations
@@ -36,6 +37,22 @@ def join_groups(out: Emitter, parts: Sequence[Value], groups: int, lanes: int, b
             [lane if lane // size != group else lanes + _source(part, lane) for lane in range(lanes)],
         )
     return joined
+
+
+def weave_groups(out: Emitter, members: Sequence[Value]) -> Value:
+    """The vector whose groups have a lane of each of the vectors; these are as many as a power of two."""
+    if len(members) == 1:
+        return members[0]
+    # Halves of the members first: the places of each pair in the result are then neighbours.
+    half = len(members) // 2
+    first, second = weave_groups(out, members[:half]), weave_groups(out, members[half:])
+    order = [
+        start + lane + member
+        for lane in range(0, first.lanes, half)
+        for start in (0, first.lanes)
+        for member in range(half)
+    ]
+    return _shuffled(out, first, second, order)
 
 
 def take_group(out: Emitter, value: Value, groups: int, group: int) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -154,19 +154,30 @@ class Indices:
         self._group_name, self.groups, self.active_groups = None, 1, 1
         self._lane_name, self.lanes, self.active = before
 
-    @contextmanager
-    def at_group(self, group: int) -> Iterator[None]:
+    def at_group(self, group: int) -> AbstractContextManager[None]:
         """Inside, the outer of two vector loops is a number, and the vectors are those of the inner one."""
-        name, groups, active, lanes = self._group_name, self.groups, self.active_groups, self.lanes
-        if name is None:
+        inner = self._lane_name, self.lanes // self.groups, self.active
+        return self._one_of_two(self._group_name, group, inner)
+
+    def at_member(self, member: int) -> AbstractContextManager[None]:
+        """Inside, the inner of two vector loops is a number, and the vectors have a lane of each group."""
+        return self._one_of_two(self._lane_name, member, (self._group_name, self.groups, self.active_groups))
+
+    @contextmanager
+    def _one_of_two(self, fixed: str | None, number: int, lanes: Lanes) -> Iterator[None]:
+        groups = self._group_name, self.groups, self.active_groups
+        before = self._lane_name, self.lanes, self.active
+        if self._group_name is None or fixed is None:
             msg = "there are no groups of lanes here"
             raise CompileError(msg)
-        self._group_name, self.groups, self.active_groups, self.lanes = None, 1, 1, lanes // groups
+        self._group_name, self.groups, self.active_groups = None, 1, 1
+        self._lane_name, self.lanes, self.active = lanes
         try:
-            with self.constant(name, group):
+            with self.constant(fixed, number):
                 yield
         finally:
-            self._group_name, self.groups, self.active_groups, self.lanes = name, groups, active, lanes
+            self._group_name, self.groups, self.active_groups = groups
+            self._lane_name, self.lanes, self.active = before
 
     @contextmanager
     def at_lane(self, lane: int) -> Iterator[None]:

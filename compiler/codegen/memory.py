@@ -233,6 +233,25 @@ class Memory:
         arguments = f"ptr {pointer}, i32 {buffer.dtype.size_bytes}, {bits} {mask}, {kind} {outside}"
         return self._out.value(f"call {kind} {function}({arguments})")
 
+    def place_of_groups(self, load: Load, buffer: Buffer) -> Linear | None:
+        """Where the register starts that holds all groups of an access; None where they share one."""
+        places = []
+        for group in (0, 1):
+            with self._indices.at_group(group):
+                places.append(self.flat(load, buffer))
+        return places[0] if places[0] != places[1] else None
+
+    def is_woven(self, load: Load, buffer: Buffer) -> bool:
+        """Whether memory has the groups side by side, and the lanes of each further apart."""
+        try:
+            with self._indices.at_group(0):
+                along = self.flat(load, buffer).lane
+            with self._indices.at_member(0):
+                across = self.flat(load, buffer).lane
+        except LaneDependent:
+            return False
+        return buffer.scope != "register" and along not in (0, 1) and across == 1
+
     def store(self, buffer: Buffer, linear: Linear, value: Value) -> None:
         """Write one element, or a vector; a register takes every lane, memory only the active ones."""
         if buffer.scope == "register":

@@ -12,7 +12,7 @@ from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.groups import join_groups, take_group
+from compiler.codegen.groups import join_groups, take_group, weave_groups
 from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Active, Indices, LaneDependent, Linear
 from compiler.codegen.lookup import place
@@ -94,9 +94,15 @@ class Values:
     def _by_group(self, expr: Load | Guard | Pick | Lookup) -> Value:
         """What depends on memory, group by group of lanes, joined; a register holds all groups."""
         if isinstance(expr, Load) and self._buffers[expr.buffer].scope == "register":
-            slot = self._register(expr)
+            slot = self._memory.place_of_groups(expr, self._buffers[expr.buffer])
             if slot is not None:
                 return self._memory.load_register(self._buffers[expr.buffer], slot)
+        if isinstance(expr, Load) and self._memory.is_woven(expr, self._buffers[expr.buffer]):
+            members = []
+            for member in range(self.indices.lanes // self.indices.groups):
+                with self.indices.at_member(member):
+                    members.append(self._load(expr))
+            return weave_groups(self._out, members)
         parts = []
         for group in range(self._groups):
             with self.indices.at_group(group):
@@ -110,14 +116,6 @@ class Values:
         """Groups of lanes that are inside the extent of the outer of two vector loops."""
         assert isinstance(self.indices.active_groups, int)
         return self.indices.active_groups
-
-    def _register(self, load: Load) -> Linear | None:
-        """Where the register starts that holds all groups of an access; None where they share one."""
-        places = []
-        for group in (0, 1):
-            with self.indices.at_group(group):
-                places.append(self._memory.flat(load, self._buffers[load.buffer]))
-        return places[0] if places[0] != places[1] else None
 
     def _literal(self, value: float | int, dtype: DType) -> Value:
         return Value(literal(value, dtype), dtype, 0)
@@ -333,7 +331,7 @@ class Values:
 
     def _store_by_group(self, buffer: Buffer, load: Load, value: Value) -> None:
         value = self._arithmetic.broadcast(value, self.indices.lanes)
-        slot = self._register(load) if buffer.scope == "register" else None
+        slot = self._memory.place_of_groups(load, buffer) if buffer.scope == "register" else None
         if slot is not None:
             self._memory.store(buffer, slot, value)
             return

@@ -80,7 +80,9 @@ def _unroll(tile: RegisterTile, accumulators: int, *, streams: bool) -> int:
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
         return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
-    wanted = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
+    wanted: tuple[int, ...] = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
+    if tile.folds > 1:
+        wanted = tuple(u for u in wanted if u % tile.folds == 0)
     return next((u for u in wanted if sizes[-1] % u == 0), 4)
 
 
@@ -137,7 +139,9 @@ def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:
 
 def _cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, streams: bool) -> float:
     """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
-    paired = rows // ROWS if last and tile.pairs else 0
+    saved = 0.0
+    if last:
+        saved = rows // ROWS if tile.pairs else rows * (1 - 1 / tile.folds)
     wide = vectors * tile.copies
     ends = rows if streams else 0.5 * (rows + wide)
-    return max(rows * wide - paired * tile.copies, LATENCY, rows + wide) + ends
+    return max(rows * wide - saved * tile.copies, LATENCY, rows + wide) + ends

@@ -1,11 +1,11 @@
 """The register tile: a reduction and the map that follows it, computed tile by tile in vector registers.
 
 The output is cut into tiles of `rows` x `vectors` vectors; where the last vector of a sum of products is at most half
-full, it holds two neighbouring rows (compiler.loop.pair). A tile's accumulators live in registers across the whole
-reduction; the map is applied to them before they are stored, so that intermediate results never reach memory. Constant
-operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise convolution,
-pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of a recurrent
-cell), a tile holds the same place of each of them.
+full, it holds several products of each sum, or two rows (last_vectors.py). A tile's accumulators live in registers
+across the whole reduction; the map is applied to them before they are stored, so that intermediate results never reach
+memory. Constant operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise
+convolution, pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of
+a recurrent cell), a tile holds the same place of each of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
-from compiler.loop.pair import LEAST_LANES, ROWS
-from compiler.scalar import Apply, loads
+from compiler.loop.pair import ROWS
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step, Tensorize
 from compiler.space.default_order import Loop, tile_loops
 from compiler.space.depth import blocked_steps, depths
+from compiler.space.last_vectors import last_folds, last_pairs
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import TileAxes, packable, tile_axes
 from compiler.target import Target
@@ -65,7 +65,8 @@ class RegisterTile:
         mapped = {a.name for a in store.axes}
         self.blocks = tuple(a for a in anchor.axes if a.name not in mapped)
         self.copies = math.prod(a.size for a in self.blocks)
-        self.pairs = self._pairs()
+        self.folds = 1 if dot is not None or self.copies > 1 else last_folds(workload, anchor, self.axes)
+        self.pairs = dot is None and self.folds == 1 and last_pairs(anchor, self.axes)
         self._depths = depths(self)
 
     def knobs(self) -> tuple[Knob, ...]:
@@ -100,21 +101,6 @@ class RegisterTile:
     def panels(self) -> int:
         """Vectors along the vector axis."""
         return -(-self.axes.vector.size // self.axes.lanes)
-
-    def _pairs(self) -> bool:
-        """Whether the last vectors of two rows are one, as compiler.loop.pair makes them."""
-        axes, body = self.axes, self.anchor.body
-        if axes.row is None or self.dot is not None or self.anchor.reducer != "sum":
-            return False
-        if not 0 < axes.vector.size % axes.lanes <= axes.lanes // ROWS or axes.lanes < ROWS * LEAST_LANES:
-            return False
-        match body:
-            case Apply("mul", factors):
-                first, second = ({n for x in loads(f) for i in x.indices for n in i.names()} for f in factors)
-            case _:
-                return False
-        row, lane = axes.row.name, axes.vector.name
-        return any(a and b and lane not in a and row not in b for a, b in ((first, second), (second, first)))
 
     def accumulators(self, rows: int, vectors: int) -> int:
         """Registers for the sums of the largest tile."""

@@ -28,9 +28,9 @@ V3 = PRESETS["x86-64-v3"]
 
 
 def tiled(workload: Workload, rows: int, vectors: int, **knobs: int | str) -> Schedule:
-    """A tile of that size."""
+    """A tile of that size; no two products of a sum stand in its body, which would be folded instead."""
     space = build_space(workload, V3, 1)
-    values = {**space.values(space.default), "rows": rows, "vectors": vectors, **knobs}
+    values = {**space.values(space.default), "rows": rows, "vectors": vectors, "unroll": 1, **knobs}
     assert space.legal(values), values
     return space.build(values)
 
@@ -80,13 +80,13 @@ def test_nothing_is_paired_where_nothing_is_gained(case: str) -> None:
 
 
 def test_a_pair_of_rows_is_one_multiply_add() -> None:
-    workload = convolution(9, 16, 12, 1)
-    schedule = tiled(workload, 4, 2, unroll=4)
+    workload = convolution(9, 15, 12, 1)
+    schedule = tiled(workload, 4, 2, unroll=3)
     assembly = emit_assembly(emit_nest(build_nest(workload, schedule), V3), V3)
     fused = [line for line in assembly.splitlines() if "vfmadd" in line]
     assert all("ymm" in line for line in fused)
     per_point = {1: 2, 4: 6}  # 9 rows: two tiles of four and one of one row
-    assert len(fused) == 4 * sum(per_point.values())
+    assert len(fused) == 3 * sum(per_point.values())
 
 
 def test_gates_are_paired_too() -> None:

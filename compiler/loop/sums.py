@@ -1,0 +1,223 @@
+"""Sums in local memory: where a block of statements stores and reads one, and the loops that move it there.
+
+    t[...] = 0                    a block that begins by storing all that it reads later, and its chains: unrolled loops
+    for k: for r unrolled: for v unrolled: for l vector: t[r, v*8 + l] += ...        and a vector loop around one store
+    for r unrolled: for v unrolled: for l vector: y[...] = t[r, v*8 + l]
+
+The passes that fill the vectors at the edges of sums find them here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from compiler.index import Index
+from compiler.loop.ir import (
+    Block,
+    Buffer,
+    Extent,
+    For,
+    If,
+    Let,
+    LoopKind,
+    LoopNest,
+    Stmt,
+    Store,
+    block,
+    sub_statements,
+    walk_statements,
+)
+from compiler.loop.simplify import simplify
+from compiler.scalar import Apply, Expr, Load, loads
+
+HALVES = 2
+"""A vector at an edge is worth filling if it is at most half full."""
+
+_COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
+
+
+def rewrite_sums(nest: LoopNest, rewriting: type[Sums]) -> LoopNest:
+    """Rewrite every sum in local memory that has vectors at edges. The nest must be simplified."""
+    buffers, body = list(nest.buffers), nest.body
+    at_edges = {name for stmt in walk_statements(body) if _is_edge(stmt) for name in _buffers(stmt)}
+    for buffer in nest.buffers:
+        if buffer.scope == "local" and buffer.name in at_edges:
+            found = rewriting(buffer, nest)
+            body = found.whole(body)
+            buffers += found.made
+    return nest if body is nest.body else simplify(replace(nest, body=body, buffers=tuple(buffers)))
+
+
+def _is_edge(stmt: Stmt) -> bool:
+    """Whether it is a vector loop that may be at most half full; most nests have none."""
+    match stmt:
+        case For(_, Extent(limit, Index() as bound), LoopKind.VECTOR):
+            return 0 < bound.const % limit <= limit // HALVES
+        case _:
+            return False
+
+
+def _buffers(stmt: Stmt) -> Iterator[str]:
+    """Names of what is stored or read below a statement."""
+    for inner in walk_statements(stmt):
+        if isinstance(inner, Store):
+            yield inner.buffer
+            yield from (load.buffer for load in loads(inner.value))
+
+
+class Refused(Exception):
+    """A statement is not of a form that can be rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Unrolled and vector loops around one store, all of which move its place in the buffer; `flat` is that place."""
+
+    loops: tuple[For, ...]
+    store: Store
+    flat: Index
+
+    @property
+    def lane(self) -> For:
+        """The vector loop."""
+        return self.loops[-1]
+
+    @property
+    def factors(self) -> tuple[Expr, Expr] | None:
+        """What is multiplied and added to the sum; None where the statement does something else."""
+        match self.store.value:
+            case Apply("add", (Load() as total, Apply("mul", (first, second)))) if (
+                total.buffer == self.store.buffer and total.indices == self.store.indices
+            ):
+                return first, second
+            case _:
+                return None
+
+    def row(self, step: int) -> For | None:
+        """The loop that moves the place so far each time."""
+        found = [loop for loop in self.loops[:-1] if self.flat.coefficient(loop.var) == step]
+        return found[0] if len(found) == 1 and found[0].extent.bound is None else None
+
+    def vectors(self) -> For | None:
+        """The loop over vectors that the last of them ends early; None where there is one vector."""
+        bound = self.lane.extent.bound
+        return next((x for x in self.loops[:-1] if bound is not None and x.var in bound.names()), None)
+
+    def cut(self) -> tuple[int, int] | None:
+        """Full vectors, and elements of the one that follows; None where the loops do not tell."""
+        lanes, bound = self.lane.extent.limit, self.lane.extent.bound
+        vectors = self.vectors()
+        if bound is None or bound.names() - ({vectors.var} if vectors else set()):
+            return None
+        if vectors is None:
+            return 0, bound.const
+        if vectors.extent.bound is not None:
+            return None
+        counts = [bound.substitute({vectors.var: Index.of(v)}).const for v in range(vectors.extent.limit)]
+        return (len(counts) - 1, counts[-1]) if all(n >= lanes for n in counts[:-1]) else None
+
+
+class Sums(ABC):
+    """Rewrites the blocks of one buffer; `made`: the buffers that it needs for that."""
+
+    def __init__(self, buffer: Buffer, nest: LoopNest) -> None:
+        """Nothing is looked at yet."""
+        self._buffer, self._name, self._nest = buffer, buffer.name, nest
+        self.made: list[Buffer] = []
+        # What was found by the identity of a statement, which is held so that it keeps it.
+        self._counts: dict[int, tuple[Stmt, int]] = {}
+        self._found: dict[int, tuple[Store, list[Load]]] = {}
+
+    def whole(self, body: Stmt) -> Stmt:
+        """The body of a nest, rewritten where every access is in a block that begins by storing what it reads later."""
+        begun = sum(self._accesses(s) for s in walk_statements(body) if self._begins(s))
+        return self._outer(body) if 0 < begun == self._accesses(body) else body
+
+    def _accesses(self, stmt: Stmt) -> int:
+        """Stores below it that write or read the buffer."""
+        if isinstance(stmt, Store):
+            return int(bool(self._places(stmt)))
+        if id(stmt) not in self._counts:
+            self._counts[id(stmt)] = stmt, sum(map(self._accesses, sub_statements(stmt)))
+        return self._counts[id(stmt)][1]
+
+    def _places(self, store: Store) -> list[Load]:
+        """Where it writes or reads the buffer."""
+        if id(store) not in self._found:
+            places = [Load(store.buffer, store.indices), *loads(store.value)]
+            self._found[id(store)] = store, [place for place in places if place.buffer == self._name]
+        return self._found[id(store)][1]
+
+    def _begins(self, stmt: Stmt) -> bool:
+        """Whether it is a block whose first access to the buffer only stores, and others follow."""
+        if not isinstance(stmt, Block):
+            return False
+        first = next((s for s in stmt.statements if self._accesses(s)), stmt)
+        stores = [s for s in walk_statements(first) if isinstance(s, Store)]
+        fresh = all(s.buffer == self._name and len(self._places(s)) == 1 for s in stores)
+        return fresh and self._accesses(first) < self._accesses(stmt)
+
+    def _outer(self, stmt: Stmt) -> Stmt:
+        """The statement with its blocks rewritten."""
+        if self._begins(stmt):
+            return self._block(stmt)
+        match stmt:
+            case For(body=body) | Let(body=body):
+                new = self._outer(body)
+                return stmt if new is body else replace(stmt, body=new)
+            case If(_, then, otherwise):
+                a, b = self._outer(then), self._outer(otherwise)
+                return stmt if a is then and b is otherwise else replace(stmt, then=a, otherwise=b)
+            case Store():
+                return stmt
+            case Block(statements):
+                parts = tuple(map(self._outer, statements))
+                same = all(a is b for a, b in zip(parts, statements, strict=True))
+                return stmt if same else block(*parts)
+            case _:
+                assert_never(stmt)
+
+    @abstractmethod
+    def _block(self, stmt: Stmt) -> Stmt:
+        """A block that begins by storing all that it reads later, rewritten; itself where nothing is to be gained."""
+
+    def _chains(self, stmt: Stmt) -> Iterator[Chain]:
+        """The chains that have all accesses of a statement."""
+        if not self._accesses(stmt):
+            return
+        match stmt:
+            case For(var, _, kind) if kind in _COPIED and self._moves(var, stmt):
+                yield self._chain(stmt)
+            case Store():
+                raise Refused
+            case _:
+                for child in sub_statements(stmt):
+                    yield from self._chains(child)
+
+    def _moves(self, var: str, stmt: Stmt) -> bool:
+        stores = (s for s in walk_statements(stmt) if isinstance(s, Store))
+        return any(var in i.names() for s in stores for place in self._places(s) for i in place.indices)
+
+    def _chain(self, stmt: For) -> Chain:
+        loops: list[For] = []
+        inner: Stmt = stmt
+        while isinstance(inner, For) and inner.kind in _COPIED and self._moves(inner.var, inner):
+            loops.append(inner)
+            inner = inner.body
+        vectors = [loop for loop in loops if loop.kind is LoopKind.VECTOR]
+        if not isinstance(inner, Store) or vectors != loops[-1:]:
+            raise Refused
+        places = {self._buffer.flat(place.indices) for place in self._places(inner)}
+        if len(places) != 1:
+            raise Refused
+        return Chain(tuple(loops), inner, places.pop())
+
+
+def nested(loops: Sequence[For], inner: Stmt) -> Stmt:
+    """The loops around a statement, outermost first."""
+    for loop in reversed(loops):
+        inner = replace(loop, body=inner)
+    return inner
