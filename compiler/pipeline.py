@@ -39,6 +39,7 @@ from compiler.loop.settle import settle
 from compiler.loop.sides import guard_sides
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
+from compiler.loop.spread import spread
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
@@ -150,7 +151,7 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return guard_sides(promote(pair(fold(peel(segment(skip(settle(simplify(nest)))))))))
+    return guard_sides(promote(spread(pair(fold(peel(segment(skip(settle(simplify(nest))))))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

@@ -31,9 +31,8 @@ from compiler.loop.ir import (
     block,
     extent,
     walk_statements,
-    with_parts,
 )
-from compiler.loop.sums import Chain, Refused, Sums, nested, rewrite_sums
+from compiler.loop.sums import Chain, Refused, Sums, nested, replaced, rewrite_sums
 from compiler.scalar import Apply, Const, Expr, Guard, Load, map_indices
 
 FOLDS = (4, 2)
@@ -147,7 +146,7 @@ class _Folding(Sums):
         last = max(
             i for i, s in enumerate(stmt.statements) if any(id(x) in known for x in walk_statements(s))
         )
-        parts = [_replaced(s, known) for s in stmt.statements]
+        parts = [replaced(s, known) for s in stmt.statements]
         start = _start(first, sums.name, Const(0.0, self._buffer.dtype))
         end = _end(first, sums.name, ends.name, folds)
         return block(start, *parts[: last + 1], end, *parts[last + 1 :])
@@ -220,8 +219,3 @@ def _end(products: _Products, sums: str, ends: str, folds: int) -> Stmt:
     store = Store(chain.store.buffer, indices, Apply("add", (Load(chain.store.buffer, indices), parts[0])))
     active = extent(lane.extent.limit, Index.of(products.active))
     return block(_over_rows(products, copy), _over_rows(products, replace(lane, extent=active, body=store)))
-
-
-def _replaced(stmt: Stmt, known: Mapping[int, Stmt]) -> Stmt:
-    """The statement with those of known identity replaced."""
-    return known[id(stmt)] if id(stmt) in known else with_parts(stmt, lambda s: _replaced(s, known))

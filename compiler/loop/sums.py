@@ -10,7 +10,7 @@ The passes that fill the vectors at the edges of sums find them here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -29,6 +29,7 @@ from compiler.loop.ir import (
     block,
     sub_statements,
     walk_statements,
+    with_parts,
 )
 from compiler.loop.simplify import simplify
 from compiler.scalar import Apply, Expr, Load, loads
@@ -39,12 +40,12 @@ HALVES = 2
 _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
 
 
-def rewrite_sums(nest: LoopNest, rewriting: type[Sums]) -> LoopNest:
-    """Rewrite every sum in local memory that has vectors at edges. The nest must be simplified."""
+def rewrite_sums(nest: LoopNest, rewriting: type[Sums], *, at_edges: bool = True) -> LoopNest:
+    """Rewrite every sum in local memory, or only those that have vectors at edges. The nest must be simplified."""
     buffers, body = list(nest.buffers), nest.body
-    at_edges = {name for stmt in walk_statements(body) if _is_edge(stmt) for name in _buffers(stmt)}
+    wanted = {n for s in walk_statements(body) if not at_edges or _is_edge(s) for n in _buffers(s)}
     for buffer in nest.buffers:
-        if buffer.scope == "local" and buffer.name in at_edges:
+        if buffer.scope == "local" and buffer.name in wanted:
             found = rewriting(buffer, nest)
             body = found.whole(body)
             buffers += found.made
@@ -214,6 +215,11 @@ class Sums(ABC):
         if len(places) != 1:
             raise Refused
         return Chain(tuple(loops), inner, places.pop())
+
+
+def replaced(stmt: Stmt, known: Mapping[int, Stmt]) -> Stmt:
+    """The statement with those of known identity replaced."""
+    return known[id(stmt)] if id(stmt) in known else with_parts(stmt, lambda s: replaced(s, known))
 
 
 def nested(loops: Sequence[For], inner: Stmt) -> Stmt:

@@ -1,0 +1,128 @@
+"""Spread: a sum with few accumulators gets more of them, so that its multiply-adds need not wait for each other.
+
+    for k in 0..4 unrolled: for v in 0..2 unrolled: for l in 0..8 vector: t[v*8 + l] += x[k] * w[k, v, l]
+    →  for k.p in 0..1 unrolled: for k.q in 0..4 unrolled: for v in 0..2 unrolled: for l in 0..8 vector:
+         p[k.q, v*8 + l] += x[k] * w[k, v, l]                                                       k = k.p*4 + k.q
+       ...
+       for v in 0..2 unrolled: for l in 0..8 vector: t[v*8 + l] += p[0, v*8 + l] + ... + p[3, v*8 + l]
+
+A multiply-add takes four cycles or more, and two of them begin in each: eight sums hide that. A tile of few rows and
+columns has fewer, however long its sums are. What is left of the loop is added in the old way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from compiler.index import Index
+from compiler.loop.ir import Block, Extent, For, LoopKind, LoopNest, Stmt, Store, block, walk_statements
+from compiler.loop.simplify import substitute_statement
+from compiler.loop.sums import Chain, Refused, Sums, nested, replaced, rewrite_sums
+from compiler.scalar import Apply, Const, Expr, Load
+
+IN_FLIGHT = 8
+"""Multiply-adds that hide their latency."""
+COPIES = (2, 4)
+"""Sums in place of one, the fewest first."""
+
+
+def spread(nest: LoopNest) -> LoopNest:
+    """Spread every sum of products in local memory that has too few accumulators. The nest must be simplified."""
+    return rewrite_sums(nest, _Spreading, at_edges=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Products:
+    """A chain that adds products, and the unrolled loop of the sum around it."""
+
+    chain: Chain
+    around: For
+
+
+class _Spreading(Sums):
+    """The spreading of one buffer."""
+
+    def _block(self, stmt: Stmt) -> Stmt:
+        assert isinstance(stmt, Block)
+        try:
+            list(self._chains(stmt))
+        except Refused:
+            return stmt
+        loops = [s for s in walk_statements(stmt) if isinstance(s, For)]
+        around = {id(s.body): s for s in loops}
+        again = {id(x) for s in loops if s.kind is LoopKind.SERIAL for x in walk_statements(s)}
+        found = [
+            p for s in loops if id(around.get(id(s))) in again and (p := self._products(s, around[id(s)]))
+        ]
+        copies = max((_copies(p) for p in found), default=1)
+        found = [p for p in found if p.around.extent.limit % copies == 0]
+        if copies == 1 or len({_span(p.chain) for p in found}) != 1:
+            return stmt
+        return self._spread(stmt, found, copies)
+
+    def _products(self, stmt: For, around: For) -> _Products | None:
+        """The products that a loop is the outermost of a chain of; None where they cannot be spread."""
+        if (
+            around.kind is not LoopKind.UNROLLED
+            or around.extent.bound is not None
+            or not self._moves(stmt.var, stmt)
+        ):
+            return None
+        try:
+            chain = self._chain(stmt)
+        except Refused:
+            return None
+        if chain.factors is None or around.var in chain.flat.names() or not self._buffer.dtype.is_float:
+            return None
+        return _Products(chain, around)
+
+    def _spread(self, stmt: Block, found: list[_Products], copies: int) -> Stmt:
+        first = found[0].chain
+        parts = replace(
+            self._buffer, name=f"{self._name}.p{len(self.made)}", shape=(copies, *self._buffer.shape)
+        )
+        self.made.append(parts)
+        known = {id(p.around): _apart(p, parts.name, copies) for p in found}
+        last = max(
+            i for i, s in enumerate(stmt.statements) if any(id(x) in known for x in walk_statements(s))
+        )
+        changed = [replaced(s, known) for s in stmt.statements]
+        number = f"{found[0].around.var}.q"
+        place = (Index.of(number), *first.store.indices)
+        zero = Store(parts.name, place, Const(0.0, self._buffer.dtype))
+        start = For(number, Extent(copies), LoopKind.UNROLLED, nested(first.loops, zero))
+        total: Expr = Load(first.store.buffer, first.store.indices)
+        for copy in range(copies):
+            total = Apply("add", (total, Load(parts.name, (Index.of(copy), *first.store.indices))))
+        end = nested(first.loops, Store(first.store.buffer, first.store.indices, total))
+        return block(start, *changed[: last + 1], end, *changed[last + 1 :])
+
+
+def _copies(products: _Products) -> int:
+    """How many sums there should be in place of one."""
+    sums = prod(loop.extent.limit for loop in products.chain.loops[:-1])
+    fitting = [c for c in COPIES if products.around.extent.limit % c == 0]
+    return (
+        1
+        if sums >= IN_FLIGHT
+        else next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
+    )
+
+
+def _span(chain: Chain) -> tuple[tuple[int, int], ...]:
+    """How the loops move the place, outermost first, and how often."""
+    return tuple((chain.flat.coefficient(loop.var), loop.extent.limit) for loop in chain.loops)
+
+
+def _apart(products: _Products, parts: str, copies: int) -> Stmt:
+    """The products, each added to the next of the sums in turn."""
+    chain, around = products.chain, products.around
+    number, one = f"{around.var}.p", f"{around.var}.q"
+    store = chain.store
+    assert isinstance(store.value, Apply)
+    place = (Index.of(one), *store.indices)
+    added = Store(parts, place, Apply("add", (Load(parts, place), store.value.args[1])))
+    body = substitute_statement(nested(chain.loops, added), {around.var: Index.of(number) * copies + one})
+    turns = For(one, Extent(copies), LoopKind.UNROLLED, body)
+    return For(number, Extent(around.extent.limit // copies), LoopKind.UNROLLED, turns)
