@@ -98,7 +98,13 @@ class _Folding(Sums):
         except Refused:
             return None
         cut, lanes, factors = chain.cut(), chain.lane.extent.limit, chain.factors
-        if cut is None or factors is None or loop.var in chain.flat.names() or lanes < LEAST_LANES:
+        if (
+            cut is None
+            or factors is None
+            or chain.store.buffer != self._name
+            or loop.var in chain.flat.names()
+            or lanes < LEAST_LANES
+        ):
             return None
         vectors = chain.vectors()
         rows = [x for x in chain.loops[:-1] if x is not vectors]

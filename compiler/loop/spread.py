@@ -7,7 +7,7 @@
        for v in 0..2 unrolled: for l in 0..8 vector: t[v*8 + l] += p[0, v*8 + l] + ... + p[3, v*8 + l]
 
 A multiply-add takes four cycles or more, and two of them begin in each: eight sums hide that. A tile of few rows and
-columns has fewer, however long its sums are. What is left of the loop is added in the old way.
+columns has at most half as many, however long its sums are. What is left of the loop is added in the old way.
 """
 
 from __future__ import annotations
@@ -73,7 +73,12 @@ class _Spreading(Sums):
             chain = self._chain(stmt)
         except Refused:
             return None
-        if chain.factors is None or around.var in chain.flat.names() or not self._buffer.dtype.is_float:
+        if (
+            chain.factors is None
+            or chain.store.buffer != self._name
+            or around.var in chain.flat.names()
+            or not self._buffer.dtype.is_float
+        ):
             return None
         return _Products(chain, around)
 
@@ -105,7 +110,7 @@ def _copies(products: _Products) -> int:
     fitting = [c for c in COPIES if products.around.extent.limit % c == 0]
     return (
         1
-        if sums >= IN_FLIGHT
+        if 2 * sums > IN_FLIGHT
         else next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
     )
 
