@@ -107,12 +107,10 @@ class _Spreading(Sums):
 def _copies(products: _Products) -> int:
     """How many sums there should be in place of one."""
     sums = prod(loop.extent.limit for loop in products.chain.loops[:-1])
+    if 2 * sums > IN_FLIGHT:
+        return 1
     fitting = [c for c in COPIES if products.around.extent.limit % c == 0]
-    return (
-        1
-        if 2 * sums > IN_FLIGHT
-        else next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
-    )
+    return next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
 
 
 def _span(chain: Chain) -> tuple[tuple[int, int], ...]:

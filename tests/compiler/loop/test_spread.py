@@ -36,7 +36,7 @@ def copies(workload: Workload, rows: int, vectors: int, unroll: int) -> list[int
 CASES = {
     "one vector": (matmul(1, 8, 64), 1, 1),
     "what is left of the loop": (matmul(3, 16, 39), 1, 2),
-    "beside a fold": (matmul(3, 17, 63), 3, 3),
+    "beside a fold": (matmul(2, 17, 63), 2, 3),
     "a window": (convolution(5, 12, 8, 3), 2, 1),
     "padded borders": (padded_convolution(7, 8, 16, 5), 1, 2),
     "both factors known at run time": (product(2, 3, 8, 24), 3, 1),
