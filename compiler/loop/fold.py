@@ -141,7 +141,7 @@ class _Folding(Sums):
     def _folded(self, stmt: Block, found: Sequence[_Products], folds: int) -> Stmt:
         first = found[0]
         lanes = first.chain.lane.extent.limit
-        rows = first.row.extent.limit if first.row is not None else 1
+        rows = _rows(first)
         number = len(self.made) // 2
         sums, ends = (
             replace(self._buffer, name=f"{self._name}.{kind}{number}", shape=(rows, lanes))
@@ -159,8 +159,8 @@ class _Folding(Sums):
 
 
 def _agree(found: Sequence[_Products]) -> bool:
-    """Whether all have the same rows and lanes."""
-    shapes = {(p.whole, p.active, p.chain.lane.extent.limit, _rows(p)) for p in found}
+    """Whether all add to the same rows and lanes."""
+    shapes = {(p.whole, p.active, p.chain.lane.extent.limit, _rows(p), p.chain.start) for p in found}
     steps = {p.chain.flat.coefficient(p.row.var) if p.row is not None else 0 for p in found}
     return len(shapes) == len(steps) == 1
 

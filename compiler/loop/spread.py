@@ -113,9 +113,9 @@ def _copies(products: _Products) -> int:
     return next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
 
 
-def _span(chain: Chain) -> tuple[tuple[int, int], ...]:
-    """How the loops move the place, outermost first, and how often."""
-    return tuple((chain.flat.coefficient(loop.var), loop.extent.limit) for loop in chain.loops)
+def _span(chain: Chain) -> tuple[Index, tuple[tuple[int, Extent], ...]]:
+    """Where the sums begin, and how the loops move the place, outermost first, and how often."""
+    return chain.start, tuple((chain.flat.coefficient(loop.var), loop.extent) for loop in chain.loops)
 
 
 def _apart(products: _Products, parts: str, copies: int) -> Stmt:

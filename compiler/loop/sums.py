@@ -87,6 +87,11 @@ class Chain:
         return self.loops[-1]
 
     @property
+    def start(self) -> Index:
+        """The place in the first iteration of every loop."""
+        return self.flat.substitute({loop.var: Index() for loop in self.loops})
+
+    @property
     def factors(self) -> tuple[Expr, Expr] | None:
         """What is multiplied and added to the sum; None where the statement does something else."""
         match self.store.value:
