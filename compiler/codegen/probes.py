@@ -22,6 +22,12 @@ ROUNDS = 20_000
 _READ_ACCUMULATORS = 8
 _COPIED_VECTORS = 8
 _SPARE_REGISTERS = 4
+_PLACE = (
+    "  %i = phi i64 [ 0, %start ], [ %i.n, %loop ]",
+    "  %at = add i64 %first, %i",
+    "  %row = getelementptr float, ptr %in, i64 %at",
+)
+"""Where the loop of a sweep is."""
 
 ARITHMETIC: Mapping[str, tuple[str, ...]] = {
     "multiply_add": ("fma",),
@@ -119,34 +125,13 @@ def read_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
             f"  {n}.v = load {vector}, ptr {n}.p, align 4",
             f"  {n}.n = fadd {vector} {n}, {n}.v",
         ]
-    body = [
-        "define void @probe(ptr readonly %in, ptr %out, i64 %begin, i64 %end) {",
-        "entry:",
-        "  %idle = icmp sge i64 %begin, %end",
-        "  br i1 %idle, label %done, label %start",
-        "start:",
-        f"  %first = mul i64 %begin, {share}",
-        "  br label %loop",
-        "loop:",
-        *phis,
-        "  %i = phi i64 [ 0, %start ], [ %i.n, %loop ]",
-        "  %at = add i64 %first, %i",
-        "  %row = getelementptr float, ptr %in, i64 %at",
-        *loads,
-        f"  %i.n = add i64 %i, {step}",
-        f"  %more = icmp slt i64 %i.n, {share}",
-        "  br i1 %more, label %loop, label %sum",
-        "sum:",
-        *_sum([f"{n}.n" for n in names], vector),
-        "done:",
-        "  ret void",
-        "}",
-    ]
+    last = _sum([f"{n}.n" for n in names], vector)
+    text = _sweep("ptr readonly %in, ptr %out", share, step, [*phis, *_PLACE, *loads], last)
     params = (
         Param("in", "input", (share * threads,), DType.F32),
         Param("out", "output", (threads * lanes,), DType.F32),
     )
-    return Kernel("probe", emit_object("\n".join(body), target), params, (threads,))
+    return Kernel("probe", emit_object(text, target), params, (threads,))
 
 
 def copy_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
@@ -158,13 +143,29 @@ def copy_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
     moves = []
     for i in range(_COPIED_VECTORS):
         moves += [
-            f"  %p{i} = getelementptr float, ptr %in, i64 %at{i}",
+            f"  %p{i} = getelementptr float, ptr %row, i64 {i * lanes}",
             f"  %v{i} = load {vector}, ptr %p{i}, align 4",
-            f"  %q{i} = getelementptr float, ptr %out, i64 %at{i}",
+            f"  %q{i} = getelementptr float, ptr %result, i64 {i * lanes}",
             f"  store {vector} %v{i}, ptr %q{i}, align 4",
         ]
-    body = [
-        "define void @probe(ptr noalias readonly %in, ptr noalias %out, i64 %begin, i64 %end) {",
+    text = _sweep(
+        "ptr noalias readonly %in, ptr noalias %out",
+        share,
+        step,
+        [*_PLACE, "  %result = getelementptr float, ptr %out, i64 %at", *moves],
+        ["  br label %done"],
+    )
+    params = (
+        Param("in", "input", (share * threads,), DType.F32),
+        Param("out", "output", (share * threads,), DType.F32),
+    )
+    return Kernel("probe", emit_object(text, target), params, (threads,))
+
+
+def _sweep(params: str, share: int, step: int, body: list[str], last: list[str]) -> str:
+    """A function whose loop passes over a thread's share, `step` elements at a time."""
+    lines = [
+        f"define void @probe({params}, i64 %begin, i64 %end) {{",
         "entry:",
         "  %idle = icmp sge i64 %begin, %end",
         "  br i1 %idle, label %done, label %start",
@@ -172,22 +173,17 @@ def copy_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
         f"  %first = mul i64 %begin, {share}",
         "  br label %loop",
         "loop:",
-        "  %i = phi i64 [ 0, %start ], [ %i.n, %loop ]",
-        "  %at = add i64 %first, %i",
-        *(f"  %at{i} = add i64 %at, {i * lanes}" for i in range(_COPIED_VECTORS)),
-        *moves,
+        *body,
         f"  %i.n = add i64 %i, {step}",
         f"  %more = icmp slt i64 %i.n, {share}",
-        "  br i1 %more, label %loop, label %done",
+        "  br i1 %more, label %loop, label %last",
+        "last:",
+        *last,
         "done:",
         "  ret void",
         "}",
     ]
-    params = (
-        Param("in", "input", (share * threads,), DType.F32),
-        Param("out", "output", (share * threads,), DType.F32),
-    )
-    return Kernel("probe", emit_object("\n".join(body), target), params, (threads,))
+    return "\n".join(lines)
 
 
 def _accumulators(target: Target) -> int:

@@ -16,7 +16,7 @@ left of the loop is added in the old way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from compiler.index import Index
@@ -32,7 +32,7 @@ from compiler.loop.ir import (
     extent,
     walk_statements,
 )
-from compiler.loop.sums import Chain, Refused, Sums, nested, replaced, rewrite_sums
+from compiler.loop.sums import Chain, Sums, nested, replaced, rewrite_sums
 from compiler.scalar import Apply, Const, Expr, Guard, Load, map_indices
 
 FOLDS = (4, 2)
@@ -71,40 +71,22 @@ class _Folding(Sums):
 
     def _block(self, stmt: Stmt) -> Stmt:
         assert isinstance(stmt, Block)
-        try:
-            list(self._chains(stmt))
-        except Refused:
-            return stmt
-        loops = [s for s in walk_statements(stmt) if isinstance(s, For)]
-        around = {id(s.body): s for s in loops}
-        again = {id(x) for s in loops if s.kind is LoopKind.SERIAL for x in walk_statements(s)}
-        found = [p for s in loops if (p := self._products(s, around)) is not None]
-        found = [p for p in found if id(p.around) in again or p.around.extent.limit >= LEAST_PRODUCTS]
+        found = [
+            products
+            for chain, around, again in self._products(stmt)
+            if (again or around.extent.limit >= LEAST_PRODUCTS)
+            and (products := self._edge(chain, around)) is not None
+        ]
         folds = self._folds(found)
         found = [p for p in found if folds and p.around.extent.limit % folds == 0]
         if not found or not _agree(found):
             return stmt
         return self._folded(stmt, found, folds)
 
-    def _products(self, stmt: For, around: Mapping[int, For]) -> _Products | None:
-        """The products that a loop is the outermost of a chain of; None where they cannot be folded."""
-        loop = around.get(id(stmt))
-        if loop is None or not self._moves(stmt.var, stmt):
-            return None
-        if loop.kind is not LoopKind.UNROLLED or loop.extent.bound is not None:
-            return None
-        try:
-            chain = self._chain(stmt)
-        except Refused:
-            return None
+    def _edge(self, chain: Chain, loop: For) -> _Products | None:
+        """The products of a chain and of the loop around it; None where they cannot be folded."""
         cut, lanes, factors = chain.cut(), chain.lane.extent.limit, chain.factors
-        if (
-            cut is None
-            or factors is None
-            or chain.store.buffer != self._name
-            or loop.var in chain.flat.names()
-            or lanes < LEAST_LANES
-        ):
+        if cut is None or factors is None or lanes < LEAST_LANES:
             return None
         vectors = chain.vectors()
         rows = [x for x in chain.loops[:-1] if x is not vectors]
@@ -131,7 +113,7 @@ class _Folding(Sums):
     def _folds(self, found: Sequence[_Products]) -> int:
         """Products in a vector; 0 where nothing is to be gained."""
         size = self._buffer.dtype.size_bytes
-        for folds in FOLDS if self._buffer.dtype.is_float else ():
+        for folds in FOLDS:
             for p in found:
                 fits = p.active * folds <= p.chain.lane.extent.limit and folds * size <= MOST_BYTES
                 if fits and p.around.extent.limit % folds == 0:

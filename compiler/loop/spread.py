@@ -12,13 +12,13 @@ columns has at most half as many, however long its sums are. What is left of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from compiler.index import Index
 from compiler.loop.ir import Block, Extent, For, LoopKind, LoopNest, Stmt, Store, block, walk_statements
 from compiler.loop.simplify import substitute_statement
-from compiler.loop.sums import Chain, Refused, Sums, nested, replaced, rewrite_sums
+from compiler.loop.sums import Chain, Sums, nested, replaced, rewrite_sums
 from compiler.scalar import Apply, Const, Expr, Load
 
 IN_FLIGHT = 8
@@ -32,68 +32,30 @@ def spread(nest: LoopNest) -> LoopNest:
     return rewrite_sums(nest, _Spreading, at_edges=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Products:
-    """A chain that adds products, and the unrolled loop of the sum around it."""
-
-    chain: Chain
-    around: For
-
-
 class _Spreading(Sums):
     """The spreading of one buffer."""
 
     def _block(self, stmt: Stmt) -> Stmt:
         assert isinstance(stmt, Block)
-        try:
-            list(self._chains(stmt))
-        except Refused:
-            return stmt
-        loops = [s for s in walk_statements(stmt) if isinstance(s, For)]
-        around = {id(s.body): s for s in loops}
-        again = {id(x) for s in loops if s.kind is LoopKind.SERIAL for x in walk_statements(s)}
-        found = [
-            p for s in loops if id(around.get(id(s))) in again and (p := self._products(s, around[id(s)]))
-        ]
-        copies = max((_copies(p) for p in found), default=1)
-        found = [p for p in found if p.around.extent.limit % copies == 0]
-        if copies == 1 or len({_span(p.chain) for p in found}) != 1:
+        found = [(chain, around) for chain, around, again in self._products(stmt) if again]
+        copies = max((_copies(*products) for products in found), default=1)
+        found = [(chain, around) for chain, around in found if around.extent.limit % copies == 0]
+        if copies == 1 or len({_span(chain) for chain, _ in found}) != 1:
             return stmt
         return self._spread(stmt, found, copies)
 
-    def _products(self, stmt: For, around: For) -> _Products | None:
-        """The products that a loop is the outermost of a chain of; None where they cannot be spread."""
-        if (
-            around.kind is not LoopKind.UNROLLED
-            or around.extent.bound is not None
-            or not self._moves(stmt.var, stmt)
-        ):
-            return None
-        try:
-            chain = self._chain(stmt)
-        except Refused:
-            return None
-        if (
-            chain.factors is None
-            or chain.store.buffer != self._name
-            or around.var in chain.flat.names()
-            or not self._buffer.dtype.is_float
-        ):
-            return None
-        return _Products(chain, around)
-
-    def _spread(self, stmt: Block, found: list[_Products], copies: int) -> Stmt:
-        first = found[0].chain
+    def _spread(self, stmt: Block, found: list[tuple[Chain, For]], copies: int) -> Stmt:
+        first, around = found[0]
         parts = replace(
             self._buffer, name=f"{self._name}.p{len(self.made)}", shape=(copies, *self._buffer.shape)
         )
         self.made.append(parts)
-        known = {id(p.around): _apart(p, parts.name, copies) for p in found}
+        known = {id(loop): _apart(chain, loop, parts.name, copies) for chain, loop in found}
         last = max(
             i for i, s in enumerate(stmt.statements) if any(id(x) in known for x in walk_statements(s))
         )
         changed = [replaced(s, known) for s in stmt.statements]
-        number = f"{found[0].around.var}.q"
+        number = f"{around.var}.q"
         place = (Index.of(number), *first.store.indices)
         zero = Store(parts.name, place, Const(0.0, self._buffer.dtype))
         start = For(number, Extent(copies), LoopKind.UNROLLED, nested(first.loops, zero))
@@ -104,12 +66,12 @@ class _Spreading(Sums):
         return block(start, *changed[: last + 1], end, *changed[last + 1 :])
 
 
-def _copies(products: _Products) -> int:
+def _copies(chain: Chain, around: For) -> int:
     """How many sums there should be in place of one."""
-    sums = prod(loop.extent.limit for loop in products.chain.loops[:-1])
+    sums = prod(loop.extent.limit for loop in chain.loops[:-1])
     if 2 * sums > IN_FLIGHT:
         return 1
-    fitting = [c for c in COPIES if products.around.extent.limit % c == 0]
+    fitting = [c for c in COPIES if around.extent.limit % c == 0]
     return next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
 
 
@@ -118,9 +80,8 @@ def _span(chain: Chain) -> tuple[Index, tuple[tuple[int, Extent], ...]]:
     return chain.start, tuple((chain.flat.coefficient(loop.var), loop.extent) for loop in chain.loops)
 
 
-def _apart(products: _Products, parts: str, copies: int) -> Stmt:
+def _apart(chain: Chain, around: For, parts: str, copies: int) -> Stmt:
     """The products, each added to the next of the sums in turn."""
-    chain, around = products.chain, products.around
     number, one = f"{around.var}.p", f"{around.var}.q"
     store = chain.store
     assert isinstance(store.value, Apply)

@@ -190,6 +190,32 @@ class Sums(ABC):
     def _block(self, stmt: Stmt) -> Stmt:
         """A block that begins by storing all that it reads later, rewritten; itself where nothing is to be gained."""
 
+    def _products(self, stmt: Stmt) -> list[tuple[Chain, For, bool]]:
+        """Chains that add products of floats, the unrolled loop of the sum around each, whether a loop repeats both.
+
+        Nothing where an access of the statement is in no chain.
+        """
+        try:
+            list(self._chains(stmt))
+        except Refused:
+            return []
+        loops = [s for s in walk_statements(stmt) if isinstance(s, For)]
+        inside = {id(s.body): s for s in loops if s.kind is LoopKind.UNROLLED and s.extent.bound is None}
+        again = {id(x) for s in loops if s.kind is LoopKind.SERIAL for x in walk_statements(s)}
+        found = []
+        for loop in loops if self._buffer.dtype.is_float else ():
+            around = inside.get(id(loop))
+            if around is None or not self._moves(loop.var, loop):
+                continue
+            try:
+                chain = self._chain(loop)
+            except Refused:
+                continue
+            own = chain.factors is not None and chain.store.buffer == self._name
+            if own and around.var not in chain.flat.names():
+                found.append((chain, around, id(around) in again))
+        return found
+
     def _chains(self, stmt: Stmt) -> Iterator[Chain]:
         """The chains that have all accesses of a statement."""
         if not self._accesses(stmt):

@@ -4,7 +4,7 @@ multiply_add   f32 operations a second            l1, l2, l3, memory   bytes rea
 issue          vector instructions a second                            buffer that fills half of that cache (four
 divide         vector divisions a second                               times the last cache for memory)
                                                   l1 copy, ...         bytes read and written a second, again and
-                                                                       again, in as much memory
+                                                                       again, for the level that is asked for
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ceilings:
 
     def level(self, size_bytes: int) -> str:
         """The nearest level that holds so many bytes."""
-        return next(level for level in LEVELS if size_bytes <= self.capacities[level])
+        return _level(self.capacities, size_bytes)
 
     def moved_s(self, read_bytes: int, written_bytes: int) -> float:
         """Least seconds to read and write so many bytes in the level that holds both.
@@ -61,6 +61,10 @@ class Ceilings:
         return read_bytes * a_read + written_bytes * max(a_read, a_pair - a_read)
 
 
+def _level(capacities: Mapping[str, float], size_bytes: int) -> str:
+    return next(level for level in LEVELS if size_bytes <= capacities[level])
+
+
 def copying(level: str) -> str:
     """The name of the rate at which a level is copied."""
     return f"{level} copy"
@@ -70,7 +74,7 @@ class Probes:
     """The loaded probes of one team size. Close it after use.
 
     What a level gives depends on how much of it is used, most of all near its capacity and in a last cache that others
-    share. So the level that would hold `footprint_bytes` is probed with just as many.
+    share. So the level that would hold `footprint_bytes` is probed with just as many, and it alone is copied too.
     """
 
     def __init__(self, target: Target, threads: int, footprint_bytes: int | None = None) -> None:
@@ -81,13 +85,11 @@ class Probes:
         self._amounts = {kind: float(probe_instructions(target, threads, kind)) for kind in ARITHMETIC}
         self._amounts["multiply_add"] *= 2 * target.lanes(4)
         for level, size in self._sizes().items():
-            for name, kernel in (
-                (level, read_probe(target, threads, size)),
-                (copying(level), copy_probe(target, threads, size)),
-            ):
-                self.samplers[name] = self._load(kernel)
-                inputs_alone = kernel.params if name != level else kernel.params[:1]
-                self._amounts[name] = float(sum(param.size_bytes for param in inputs_alone))
+            self._add(level, kernel := read_probe(target, threads, size), kernel.params[0].size_bytes)
+        if footprint_bytes is not None:
+            kernel = copy_probe(target, threads, footprint_bytes)
+            copied = sum(param.size_bytes for param in kernel.params)
+            self._add(copying(_level(self._capacities, footprint_bytes)), kernel, copied)
 
     def ceilings(self, seconds: Mapping[str, float]) -> Ceilings:
         """Rates from the seconds that one run of each probe took."""
@@ -107,9 +109,11 @@ class Probes:
         sizes = {name: int(size) // 2 for name, size in self._capacities.items() if name != "memory"}
         sizes["memory"] = _BEYOND_CACHES * self._target.l3_bytes
         if self._footprint is not None:
-            held = next(name for name, size in self._capacities.items() if self._footprint <= size)
-            sizes[held] = self._footprint
+            sizes[_level(self._capacities, self._footprint)] = self._footprint
         return sizes
+
+    def _add(self, name: str, kernel: Kernel, amount: int) -> None:
+        self.samplers[name], self._amounts[name] = self._load(kernel), float(amount)
 
     def _load(self, kernel: Kernel) -> Sampler:
         return Sampler(kernel, self._threads, self._stack)
