@@ -6,8 +6,8 @@
     void  team_stop(team)                   end and join them
 
 How a phase is shared out is told in `team_run`, where members run in `team_places`, and how they make way for other
-threads in `team_yield`. While there is nothing to do, members spin for a bounded time, then sleep on a futex. The
-team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
+threads in `team_yield`. While there is nothing to do, members spin for a bounded time, then sleep on a futex; those
+of a team that was timed sleep at once (`team_timed`). The team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
 lie on cache lines of their own. Where a Target has no threads the team is its caller alone, and has neither state nor
 a clock, hence no `program_time`.
 """
@@ -22,6 +22,7 @@ from compiler.codegen.team_run import (
     SPINS_BEFORE_STEAL,
     TEAM_RUN,
 )
+from compiler.codegen.team_timed import TEAM_TIMED
 from compiler.codegen.team_yield import CONTENDED_NS, LATE_NS, TEAM_YIELD, TURN_NS
 from compiler.errors import TargetError
 from compiler.target import Target
@@ -31,6 +32,8 @@ MEMBER_OFFSET = 320
 MEMBER_BYTES = 64
 SPINS_BEFORE_SLEEP = 200_000
 """A few milliseconds: waking a member that sleeps can cost half a millisecond on a virtual machine."""
+ENDS, RESTS, GATHERS = 1, 2, 3
+"""Words to members that have nothing to do: end; sleep at once; wake up, take a core of your own and spin. 0: spin."""
 
 
 def team_bytes(threads: int) -> int:
@@ -70,8 +73,11 @@ def emit_team(target: Target) -> str:
         "$TURN": str(TURN_NS),
         "$LATE": str(LATE_NS),
         "$CONTENDED": str(CONTENDED_NS),
+        "$ENDS": str(ENDS),
+        "$RESTS": str(RESTS),
+        "$GATHERS": str(GATHERS),
     }
-    text = TEAM_PLACES + _TEAM + TEAM_YIELD + RUN_ALONE + TEAM_RUN
+    text = TEAM_PLACES + _TEAM + TEAM_YIELD + RUN_ALONE + TEAM_RUN + TEAM_TIMED
     for name, value in values.items():
         text = text.replace(name, value)
     return text
@@ -101,8 +107,8 @@ _PAUSE_DECLARATION = {
 }
 
 # team:   0 i64 phase | 64 i32 sleepers | 128 i32 shares done, 136 i64 end of the run
-#         192 i32 contended, 200 i64 contended until | 256 i32 size, 264 i32 stop, 272 ptr table, 280 i64 first phase
-#         of the run | 320 members of 64 bytes
+#         192 i32 contended, 200 i64 contended until | 256 i32 size, 264 i32 word to members without work,
+#         272 ptr table, 280 i64 first phase of the run | 320 members of 64 bytes
 # member: 0 ptr team, 8 i64 id, 16 i64 thread, 24 i32 core + 1, 28 i32 crowded, 32 i64 last phase whose share `id` was
 #         taken, 40 i64 on its core since
 _TEAM = """
@@ -140,22 +146,30 @@ entry:
   %team = load ptr, ptr %member, align 8
   %id.p = getelementptr i8, ptr %member, i64 8
   %id = load i64, ptr %id.p, align 8
-  %stop.p = getelementptr i8, ptr %team, i64 264
+  %word.p = getelementptr i8, ptr %team, i64 264
   %caller = call ptr @member_line(ptr %team, i64 0)
   %caller.core = getelementptr i8, ptr %caller, i64 24
   %crowded.p = getelementptr i8, ptr %member, i64 28
   br label %idle
 idle:
-  %n = phi i32 [ 0, %entry ], [ %n.next, %again ], [ 0, %sleep ], [ 0, %share ]
-  %slept = phi i1 [ false, %entry ], [ %slept, %again ], [ true, %sleep ], [ false, %share ]
+  %n = phi i32 [ 0, %entry ], [ %n.next, %again ], [ 0, %sleep ], [ 0, %ready ], [ 0, %share ]
+  %slept = phi i1 [ false, %entry ], [ %slept, %again ], [ true, %sleep ], [ false, %ready ], [ false, %share ]
   %phase = load atomic i64, ptr %team acquire, align 8
   %runs = trunc i64 %phase to i1
   br i1 %runs, label %work, label %waiting
 waiting:
   %n.next = add i32 %n, 1
-  %stop = load atomic i32, ptr %stop.p monotonic, align 4
-  %ends = icmp ne i32 %stop, 0
-  br i1 %ends, label %finish, label %stay
+  %word = load atomic i32, ptr %word.p acquire, align 4
+  switch i32 %word, label %stay [
+    i32 $ENDS, label %finish
+    i32 $RESTS, label %sleep
+    i32 $GATHERS, label %gathered
+  ]
+gathered:
+  br i1 %slept, label %ready, label %again
+ready:
+  call void @member_apart(ptr %team, i64 %id)
+  br label %idle
 stay:
   %tired = icmp ugt i32 %n.next, $SLEEP_AFTER
   br i1 %tired, label %sleep, label %again
@@ -217,10 +231,10 @@ done:
 define void @team_stop(ptr %team) {
 entry:
   %size.p = getelementptr i8, ptr %team, i64 256
-  %stop.p = getelementptr i8, ptr %team, i64 264
+  %word.p = getelementptr i8, ptr %team, i64 264
   %size32 = load i32, ptr %size.p, align 4
   %size = zext i32 %size32 to i64
-  store i32 1, ptr %stop.p, align 4
+  store atomic i32 $ENDS, ptr %word.p release, align 4
   %phase = load i64, ptr %team, align 8
   %over = add i64 %phase, 2
   call void @publish(ptr %team, i64 %over)

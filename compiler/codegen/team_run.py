@@ -1,7 +1,6 @@
 """A run of the program: its phases in order, each cut into as many shares as the team has members.
 
     void  program_run(team, table)          one run; the caller is member 0 of the team
-    i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here
 
 The program around it gives, for a phase by its number:
 
@@ -178,6 +177,7 @@ only:
   ret void
 call:
   %end.p = getelementptr i8, ptr %team, i64 136
+  %word.p = getelementptr i8, ptr %team, i64 264
   %table.p = getelementptr i8, ptr %team, i64 272
   %first.p = getelementptr i8, ptr %team, i64 280
   %line = call ptr @member_line(ptr %team, i64 0)
@@ -193,6 +193,7 @@ begin:
   %first = add i64 %idle, 1
   %length = mul i64 %count, 2
   %end = add i64 %first, %length
+  store atomic i32 0, ptr %word.p monotonic, align 4
   store ptr %table, ptr %table.p, align 8
   store i64 %first, ptr %first.p, align 8
   store i64 %end, ptr %end.p, align 8
@@ -201,21 +202,5 @@ begin:
   br label %done
 done:
   ret void
-}
-
-define i64 @program_time(ptr %team, ptr %table, i64 %runs) {
-entry:
-  %start = call i64 @team_clock()
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  call void @program_run(ptr %team, ptr %table)
-  %i.next = add i64 %i, 1
-  %more = icmp slt i64 %i.next, %runs
-  br i1 %more, label %loop, label %done
-done:
-  %end = call i64 @team_clock()
-  %total = sub i64 %end, %start
-  ret i64 %total
 }
 """

@@ -15,6 +15,7 @@ Sampler = Callable[[int], float]
 """Seconds per run, over so many runs."""
 
 _SAMPLE_S = 0.01
+_WARMING = 10
 _MAX_ROUNDS = 1000
 _PATIENCE = 4.0
 """How many times the asked time turns may last while a Canary finds samples disturbed."""
@@ -63,10 +64,10 @@ def take_turns(
 ) -> dict[str, Times]:
     """Sample all for about so long in all, and so many rounds at least; the order is another one each round.
 
-    A sample is the mean of as many runs as fill 10 ms, after one run that is not counted. `settle_s`: pause before each
-    turn, in which the idle threads of the contender before it fall asleep. `canary`: sings before and after each
-    sample; only quiet samples count, and the turns go on for up to four times as long until each contender has `rounds`
-    of them.
+    A sample is the mean of as many runs as fill 10 ms, after a tenth as many that are not counted. `settle_s`: pause
+    after each turn, in which the idle threads of the contender fall asleep. `canary`: sings before and after each turn,
+    pauses left out; only quiet samples count, and the turns go on for up to four times as long until each contender has
+    `rounds` of them.
     """
     names, shuffle = list(contenders), random.Random(0)
     runs = {name: _runs(contenders[name]) for name in names}
@@ -80,11 +81,11 @@ def take_turns(
             break
         # Each meets the threads and the caches that another one leaves behind: not those of the same one every time.
         for name in shuffle.sample(names, len(names)):
+            before = canary.sing() if canary else 0.0
+            contenders[name](max(1, runs[name] // _WARMING))
+            samples[name].append(contenders[name](runs[name]))
             if settle_s:
                 time.sleep(settle_s)
-            contenders[name](1)
-            before = canary.sing() if canary else 0.0
-            samples[name].append(contenders[name](runs[name]))
             noise[name].append(max(before, canary.sing()) if canary else 0.0)
     return {name: _counted(samples[name], noise[name], runs[name], rounds, canary) for name in names}
 
