@@ -30,6 +30,7 @@ from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.fold import fold
 from compiler.loop.ir import LoopNest
+from compiler.loop.merge import merge
 from compiler.loop.pair import pair
 from compiler.loop.peel import peel
 from compiler.loop.printer import print_nest
@@ -151,7 +152,7 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
-    return guard_sides(promote(spread(pair(fold(peel(segment(skip(settle(simplify(nest))))))))))
+    return guard_sides(promote(spread(pair(fold(peel(merge(segment(skip(settle(simplify(nest)))))))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

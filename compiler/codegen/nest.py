@@ -17,6 +17,7 @@ from compiler.codegen.streamed import known_loads, streamed_after
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
+from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.count import LOOP_LIMIT
 from compiler.loop.ir import (
@@ -261,7 +262,7 @@ class _Phase:
         known = self._stores.get(id(stmt))
         if known is None:
             product = self._values.products.find(stmt) if self._target.has_fma else None
-            known = self._stores[id(stmt)] = _Place(stmt, product)
+            known = self._stores[id(stmt)] = _Place(stmt, product, self._nest.by_name[stmt.buffer].dtype)
         if known.product is not None and self._values.products.add(known.product):
             return
         if known.term is not None:
@@ -270,7 +271,7 @@ class _Phase:
             if self._values.same_in_all_lanes(known.place):
                 self._values.combine_lanes(known.op, known.place, known.term)
                 return
-        self._values.store(known.place, self._values.value(stmt.value))
+        self._values.store(known.place, self._values.value(known.value))
 
 
 class _Place:
@@ -278,13 +279,17 @@ class _Place:
 
     Attributes:
         op, term: what is combined with the value that is there; no term where the statement replaces it.
+        value: what is stored; a sum that may begin with either zero, so that LLVM leaves out the first addition.
     """
 
-    def __init__(self, stmt: Store, product: Product | None) -> None:
+    def __init__(self, stmt: Store, product: Product | None, dtype: DType) -> None:
         self.stmt = stmt  # held, for it is known by its id
         self.product = product
         self.place = Load(stmt.buffer, stmt.indices)
         self.op, self.term = _combined(stmt.value, self.place)
+        self.value = stmt.value
+        if self.op == "add" and self.term is not None and dtype is DType.F32 and not _multiplies(self.term):
+            self.value = Apply("accumulate", (self.place, self.term))
 
 
 def _combined(value: Expr, place: Load) -> tuple[str, Expr | None]:
@@ -292,3 +297,7 @@ def _combined(value: Expr, place: Load) -> tuple[str, Expr | None]:
         case Apply(op, (old, term)) if old == place:
             return op, term
     return "", None
+
+
+def _multiplies(term: Expr) -> bool:
+    return isinstance(term, Apply) and term.op == "mul"

@@ -6,10 +6,10 @@
     void  team_stop(team)                   end and join them
 
 How a phase is shared out is told in `team_run`, where members run in `team_places`, and how they make way for other
-threads in `team_yield`. While there is nothing to do, members spin for a bounded time, then sleep on a futex; those
-of a team that was timed sleep at once (`team_timed`). The team's state is `team_bytes` of zeroed memory with the size stored at SIZE_OFFSET; words that different members write
-lie on cache lines of their own. Where a Target has no threads the team is its caller alone, and has neither state nor
-a clock, hence no `program_time`.
+threads in `team_yield`. While there is nothing to do, members spin for a bounded time, then sleep on a futex, or at
+once if their team was timed (`team_timed`). The state of a team is `team_bytes` of zeroed memory with the size stored
+at SIZE_OFFSET; words that different members write lie on cache lines of their own. Where a Target has no threads the
+team is its caller alone, and has neither state nor a clock, hence no `program_time`.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ _SHORT_FLOATS: Mapping[DType, str] = {DType.F16: "H", DType.BF16: "R"}
 
 _FLOAT_BINARY: Mapping[str, str] = {
     "add": "fadd",
+    "accumulate": "fadd nsz",
     "sub": "fsub",
     "mul": "fmul",
     "div": "fdiv",

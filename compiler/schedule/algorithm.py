@@ -9,6 +9,7 @@ from compiler.schedule.apart import apart
 from compiler.schedule.copied_data import copied_data
 from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
+from compiler.schedule.separated import separated
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
 from compiler.schedule.winograd import winograd
@@ -29,6 +30,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "panels": panels,
     "apart": apart,
     "padded": padded,
+    "separated": separated,
 }
 
 

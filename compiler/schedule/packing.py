@@ -12,7 +12,9 @@ from compiler.scalar import Expr, loads
 from compiler.workload.ir import Operand
 
 GROWTH_LIMIT = 4
-"""A packed constant may take this many times the bytes of its source (padding of tiles), plus a page."""
+"""A packed constant may have this many times the elements of its source (padding of tiles), plus SLACK."""
+SLACK = 4096
+"""Elements: what tiles that are larger than a small constant add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def plan_packing(
     elements = 1
     for _, size in dims:
         elements *= size
-    if elements > GROWTH_LIMIT * operand.elements + 1024:
+    if elements > GROWTH_LIMIT * operand.elements + SLACK:
         msg = f"cannot pack {operand.name}: {operand.elements} elements would become {elements}"
         raise ScheduleError(msg)
     kind = None if dtype is operand.dtype else dtype

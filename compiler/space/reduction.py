@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from compiler.errors import ScheduleError
 from compiler.schedule.padded import find_padding
@@ -16,17 +17,18 @@ from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
+from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.structure import gathers
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
+DIRECT, PANELS, APART, PADDED, SEPARATED = "direct", "panels", "apart", "padded", "separated"
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
 WORTH = 0.75
-"""Instructions for products, as a share of the direct form's, below which transforms pay without measuring."""
+"""Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
 CLEARLY = 0.9
 """Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
 PANEL_ROWS = 8
@@ -44,6 +46,12 @@ class _Plan:
         if self.phases is None:
             return self.tile.steps(values)
         return self.phases.steps(self.tile, values)
+
+    def usual(self) -> dict[str, Value]:
+        """Values that are good without measuring."""
+        if isinstance(self.phases, SeparatedPhases):
+            return self.phases.usual(self.tile)
+        return default_values(self.tile)
 
 
 class Reduction:
@@ -77,7 +85,7 @@ class Reduction:
                 raise ScheduleError(msg)
             return Schedule(tuple(plans[str(values.get(kind, DIRECT))].steps(values)))
 
-        usual = {name: default_values(plan.tile) for name, plan in plans.items()}
+        usual = {name: plan.usual() for name, plan in plans.items()}
         assignments = {name: _assignment(knobs, {kind: name, **usual[name]}) for name in plans}
         careful = _preferred(kind, plans, usual)
         chosen, error = careful, 0.0
@@ -98,7 +106,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     """The algorithm that is best without measuring, as far as structure tells.
 
     Panels where lanes would otherwise be gathered, and enough rows read what is copied. Apart where a tile that holds
-    every block has fewer rows than there are.
+    every block has fewer rows than there are. Separated where windows share enough.
     """
     if kind == INSTRUCTION:
         return next(iter(plans))
@@ -106,6 +114,11 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     rows = tile.axes.row.size if tile.axes.row is not None else 1
     if PANELS in plans and rows >= PANEL_ROWS and gathers(tile.workload, tile.anchor, tile.axes.vector):
         return PANELS
+    shared = plans[SEPARATED].phases if SEPARATED in plans else None
+    if isinstance(shared, SeparatedPhases):
+        fewest, *_ = shared.best_tile(plans[SEPARATED].tile)
+        if fewest < WORTH * (prod(a.size for a in tile.anchor.reduce_axes) - 1):
+            return SEPARATED
     return APART if APART in plans and rows > number(usual[DIRECT], "rows") else DIRECT
 
 
@@ -143,7 +156,10 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         return INSTRUCTION, _with_winograd(plans, workload, target, threads)
     for name, phases in _phases(workload, direct.tile, target, threads):
         stages, inside = phases.product_stages, name == APART
-        made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
+        if isinstance(phases, SeparatedPhases):
+            made: RegisterTile = phases.tile(target, threads)
+        else:
+            made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
         plans[name] = _Plan(made, phases)
     return ALGORITHM, plans
 
@@ -179,6 +195,8 @@ def _phases(
     workload: Workload, tile: RegisterTile, target: Target, threads: int
 ) -> Iterator[tuple[str, Phases]]:
     """The algorithms that apply besides the direct one; a search begins with the last."""
+    if (shared := separated_phases(workload, tile)) is not None:
+        yield SEPARATED, shared
     if find_padding(workload) is not None:
         yield PADDED, padded_phases(workload, target, threads)
     for m in winograd_tiles(workload):

@@ -135,11 +135,27 @@ def product(batch: int, m: int, n: int, k: int, *, turned: str = "") -> Workload
 
 def max_pool(size: int, channels: int) -> Workload:
     """3x3, stride 2, padding 1 by a guard."""
-    row, column = Index.of("s0") * 2 + "r0" - 1, Index.of("s1") * 2 + "r1" - 1
+    return windows(size, channels, taps=3, stride=2, reducer="max", outside=float("-inf"))
+
+
+def windows(
+    size: int,
+    channels: int,
+    taps: int = 3,
+    stride: int = 1,
+    dilation: int = 1,
+    reducer: str = "sum",
+    outside: float = 0.0,
+) -> Workload:
+    """Square windows of a square image, padded by a guard so that stride 1 keeps its size."""
+    reach = (taps - 1) * dilation // 2
+    row, column = (
+        Index.of(s) * stride + Index.of(r) * dilation - reach for s, r in (("s0", "r0"), ("s1", "r1"))
+    )
     bounds = (Bound(row, 0, size), Bound(column, 0, size))
-    body = Guard(bounds, Load("x0", (row, column, Index.of("s2"))), Const(float("-inf")))
-    out = (size - 1) // 2 + 1
-    return anchored((out, out, channels), (3, 3), "max", body, (operand("x0", size, size, channels),))
+    body = Guard(bounds, Load("x0", (row, column, Index.of("s2"))), Const(outside))
+    out = (size - 1) // stride + 1
+    return anchored((out, out, channels), (taps, taps), reducer, body, (operand("x0", size, size, channels),))
 
 
 def mean(points: int, channels: int) -> Workload:
@@ -387,6 +403,8 @@ KINDS: dict[str, Workload] = {
     "second_matrix": second_matrix(3, 70, 29),
     "product_of_turned": product(2, 9, 21, 12, turned="x0 x1"),
     "max_pool": max_pool(11, 19),
+    "window_sum": windows(11, 19),
+    "window_sum_dilated": windows(9, 21, dilation=2),
     "mean": mean(49, 45),
     "row_sum": row_sum(11, 37),
     "softmax": softmax(7, 45),

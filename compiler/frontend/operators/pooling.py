@@ -81,7 +81,7 @@ def _column_major(flat: Expr, sizes: tuple[int, ...]) -> Expr:
 
 
 def _average_pool(call: OperatorCall) -> None:
-    """Sums over windows, then divided by how many elements each window has."""
+    """Sums over windows, times the share that each of their elements has."""
     slides = _windows(call)
     total = call.intermediate(_pooled(call, slides, "sum", _ZERO), "sum")
     axes = output_axes(call.builder.shapes[total])
@@ -90,8 +90,8 @@ def _average_pool(call: OperatorCall) -> None:
     if all(count.min() == count.max() for count in counts):
         body: Expr = apply("mul", value, Const(1.0 / math.prod(int(count[0]) for count in counts)))
     else:
-        grid = reduce(np.multiply.outer, counts).astype(np.float32)
-        body = apply("div", value, Load(call.intermediate_constant(grid, "count"), at(axes)[2:]))
+        shares = (1 / reduce(np.multiply.outer, counts)).astype(np.float32)
+        body = apply("mul", value, Load(call.intermediate_constant(shares, "share"), at(axes)[2:]))
     call.emit(Compute(axes, (), None, body))
 
 
