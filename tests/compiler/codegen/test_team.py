@@ -13,13 +13,13 @@ import pytest
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.probes import arithmetic_probe
 from compiler.codegen.program import emit_program, phase_calls
-from compiler.codegen.team import MEMBER_BYTES, MEMBER_OFFSET
+from compiler.codegen.team import MEMBER_BYTES, MEMBER_OFFSET, RESTS
 from compiler.codegen.team_yield import CONTENDED_NS, TURN_NS
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.target import native_target
 
 CORE, SINCE = 24, 40
-CONTENDED, CONTENDED_UNTIL = 192, 200
+SLEEPERS, CONTENDED, CONTENDED_UNTIL, WORD = 64, 192, 200, 264
 
 
 class Team(Execution):
@@ -135,6 +135,20 @@ def test_a_contended_core_is_offered_once_a_turn_and_not_for_ever() -> None:
         pair.contended_until(1)
         pair.run()
         assert pair.word(0, SINCE, np.int64) == second
+
+
+def test_a_team_that_was_timed_sleeps_until_it_is_needed() -> None:
+    with team(3) as crowd:
+        for _ in range(20):
+            crowd.time_ns(1)
+            assert crowd.state(WORD, np.int32) == RESTS
+            deadline = time.monotonic() + 20
+            while crowd.state(SLEEPERS, np.int32) < 2 and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert crowd.state(SLEEPERS, np.int32) == 2
+            crowd.run()
+            assert crowd.state(WORD, np.int32) == 0
+            assert crowd.result.any()
 
 
 def test_a_caller_that_waits_for_long_takes_its_cores_for_contended() -> None:
