@@ -78,13 +78,12 @@ class Contender:
 
     def take(self) -> None:
         """One sample; where it is of many short runs, after one that brings the operands near again."""
-        if self._runs > 1:
-            self.time_ns(1)
-        self.samples_s.append(self.time_ns(self._runs) / self._runs / 1e9)
+        before = int(self._runs > 1)
+        self.samples_s.append(self.time_ns(self._runs, before) / self._runs / 1e9)
 
-    def time_ns(self, runs: int) -> int:
-        """Nanoseconds that so many runs take."""
-        return self._loaded.time_ns(self._pointers, runs)
+    def time_ns(self, runs: int, before: int = 0) -> int:
+        """Nanoseconds that so many runs take, after some that do not count."""
+        return self._loaded.time_ns(self._pointers, runs, before=before)
 
     @property
     def spent_s(self) -> float:

@@ -1,9 +1,9 @@
 """The team: native threads that share out every phase of a program, as LLVM IR so that a `.so` can hold them too.
 
-    void  program_run(team, table)          one run; the caller is member 0 of the team
-    i64   program_time(team, table, runs)   nanoseconds that so many runs take, measured here
-    i32   team_start(team)                  make the other members; 0, or the error of pthread_create
-    void  team_stop(team)                   end and join them
+    void  program_run(team, table)                  one run; the caller is member 0 of the team
+    i64   program_time(team, table, before, runs)   nanoseconds that so many runs take, after some that are not counted
+    i32   team_start(team)                          make the other members; 0, or the error of pthread_create
+    void  team_stop(team)                           end and join them
 
 How a phase is shared out is told in `team_run`, where members run in `team_places`, and how they make way for other
 threads in `team_yield`. While there is nothing to do, members spin for a bounded time, then sleep on a futex, or at

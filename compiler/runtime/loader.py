@@ -80,7 +80,7 @@ class LoadedProgram:
         self.start = self._function("team_start", ctypes.c_int32, 1)
         self.stop = self._function("team_stop", None, 1)
         self.run = self._function("program_run", None, 2)
-        self.time = self._function("program_time", ctypes.c_int64, 3)
+        self.time = self._function("program_time", ctypes.c_int64, 4)
 
     def _function(self, name: str, result: type | None, pointers: int) -> Callable[..., Any]:
         return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(self._code.address[name])
@@ -120,9 +120,12 @@ class Execution:
         """One run on the buffers of the table."""
         self._program.run(self._team_address, self._table_address)
 
-    def time_ns(self, runs: int) -> int:
-        """Nanoseconds that so many runs take, measured in native code."""
-        return int(self._program.time(self._team_address, self._table_address, max(1, runs)))
+    def time_ns(self, runs: int, before: int = 0) -> int:
+        """Nanoseconds that so many runs take, measured in native code; `before`: runs ahead of them that do not count.
+
+        The other members of the team wake before all that, and sleep after it.
+        """
+        return int(self._program.time(self._team_address, self._table_address, before, max(1, runs)))
 
     def close(self) -> None:
         """End the team's threads. The Execution must not run any more."""
@@ -166,10 +169,10 @@ class LoadedKernel:
         self._point(pointers, sizes)
         self._execution.run()
 
-    def time_ns(self, pointers: Sequence[int], runs: int, sizes: Sequence[int] = ()) -> int:
-        """Nanoseconds that so many runs take, measured in native code."""
+    def time_ns(self, pointers: Sequence[int], runs: int, sizes: Sequence[int] = (), before: int = 0) -> int:
+        """Nanoseconds that so many runs take, measured in native code; see `Execution.time_ns`."""
         self._point(pointers, sizes)
-        return self._execution.time_ns(runs)
+        return self._execution.time_ns(runs, before)
 
     def close(self) -> None:
         """End the team."""
