@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -47,18 +48,35 @@ class LocalBuilder:
         self._all = [_BuildSlot(self._options) for _ in range(processes)]
         for slot in self._all:
             self._slots.put(slot)
+        self._going = threading.Event()
+        self._going.set()
 
     def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
         """Build all; a crash or a timeout of one is its BUILD failure. Raises MeasureError if no child starts."""
         return list(self._threads.map(self._build_one, inputs))
 
+    def pause(self) -> None:
+        """Stop what is being built where it is, and begin nothing, until `resume`: its cores are needed."""
+        self._going.clear()
+        for slot in self._all:
+            slot.pause()
+
+    def resume(self) -> None:
+        """Go on."""
+        if not self._going.is_set():
+            for slot in self._all:
+                slot.resume()
+            self._going.set()
+
     def close(self) -> None:
         """Stop the children."""
+        self.resume()
         self._threads.shutdown(cancel_futures=True)
         for slot in self._all:
             slot.close()
 
     def _build_one(self, given: MeasureInput) -> Built | MeasureFailed:
+        self._going.wait()
         slot = self._slots.get_nowait()  # As many slots as threads: one is always free.
         try:
             return slot.build(given)
@@ -94,6 +112,16 @@ class _BuildSlot:
         kernel = kernel_from_json(answer.header["kernel"], answer.blobs[0])
         return Built(kernel, float(answer.header["build_s"]))
 
+    def pause(self) -> None:
+        """Stop the child, from any thread."""
+        if (child := self._child) is not None:
+            child.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if (child := self._child) is not None:
+            child.resume()
+
     def close(self) -> None:
         if self._child is not None:
             self._child.close()
@@ -110,9 +138,14 @@ class _BuildSlot:
 class LocalRunner:
     """A Runner on this machine: a spawned child, replaced after every failure in it."""
 
-    def __init__(self, device: str = "local", options: MeasureOptions | None = None) -> None:
-        """`device` names this machine in every Trial."""
-        self._device = device
+    def __init__(
+        self,
+        device: str = "local",
+        options: MeasureOptions | None = None,
+        paused: LocalBuilder | None = None,
+    ) -> None:
+        """`device` names this machine in every Trial; `paused`: who builds on its cores, but not while it times."""
+        self._device, self._paused = device, paused
         self._options = options or MeasureOptions()
         # The thread lives as long as the child that it starts: the kernel ties one to the other.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="luthier-measure")
@@ -187,7 +220,9 @@ class LocalRunner:
             while len(results) < len(built):
                 place, answer = len(results), child.receive(said.patience * self._options.timeout_s)
                 if said.hears(answer):
+                    self._quiet(wanted=said.timing)
                     continue
+                self._quiet(wanted=False)
                 result = _result(answer)
                 if isinstance(result, MeasureFailed):
                     # One that is answered is the next one's; who kept the child from answering may be another.
@@ -199,8 +234,16 @@ class LocalRunner:
             done = True
             return results
         finally:
+            self._quiet(wanted=False)
             if not done:
                 self._replace_child()
+
+    def _quiet(self, *, wanted: bool) -> None:
+        """Whether nothing is built on the cores that it times on."""
+        if self._paused is not None and wanted:
+            self._paused.pause()
+        elif self._paused is not None:
+            self._paused.resume()
 
     def _take_turns(
         self, task: Task, built: Sequence[Built]
@@ -216,6 +259,7 @@ class LocalRunner:
                     return place, answer
                 if answer.header.get("event") == "failed":
                     return place, _failure(answer)
+            self._quiet(wanted=True)
             # Preparing a sample of each may take as long as all samples together.
             answer = child.receive((len(built) + 1) * self._options.timeout_s)
             if isinstance(answer, MeasureFailed):
@@ -228,6 +272,7 @@ class LocalRunner:
             done = True
             return compared
         finally:
+            self._quiet(wanted=False)
             if not done:
                 self._replace_child()
 

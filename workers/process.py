@@ -12,8 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -61,6 +63,10 @@ class Child:
         self._base = Usage(0, 0, 0)
         self._peak_vm = 0
         self._failure: MeasureFailed | None = None
+        # Who pauses is another thread than the one it works for; its number is another process's once it is reaped.
+        self._ending = threading.Lock()
+        self._paused_at: float | None = None
+        self._paused_s = 0.0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the child)
         self._process = _spawn(role, self._errors)
         assert self._process.stdin is not None
@@ -83,7 +89,7 @@ class Child:
         """Write a frame; a child that ends meanwhile, or does not read, shows in the next `receive`."""
         if self._failure is not None:
             return
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock_s() + timeout_s
         try:
             for piece in frames.encode(frame):
                 self._write(memoryview(piece), deadline)
@@ -94,7 +100,7 @@ class Child:
         """The next frame of the child, or why there will never be one."""
         if self._failure is not None:
             return self._failure
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock_s() + timeout_s
         try:
             frame = frames.read(lambda count: self._read(count, deadline))
         except _Ended as end:
@@ -109,10 +115,39 @@ class Child:
             self._peak_vm = self._base.vm
         return frame
 
+    def pause(self) -> None:
+        """Stop it where it is, from any thread, until `resume`; no limit of its runs on meanwhile."""
+        if self._signal(signal.SIGSTOP) and self._paused_at is None:
+            self._paused_at = time.monotonic()
+
+    def resume(self) -> None:
+        """Let it go on, from any thread."""
+        self._signal(signal.SIGCONT)
+        if self._paused_at is not None:
+            self._paused_s, self._paused_at = self._now_paused_s(), None
+
     def close(self) -> None:
         """Kill it with all that it started, and free what it held. Safe to call twice."""
         self._end()
         self._keep(MeasureFailed(FailureKind.CRASH, "the process was closed"))
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Send a signal to its group; False where it has been reaped."""
+        with self._ending:
+            if self._process.returncode is not None:
+                return False
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+            return True
+
+    def _now_paused_s(self) -> float:
+        """Seconds for which it has been paused so far."""
+        since = self._paused_at
+        return self._paused_s + (0.0 if since is None else time.monotonic() - since)
+
+    def _clock_s(self) -> float:
+        """Seconds that pass only while it may run."""
+        return time.monotonic() - self._now_paused_s()
 
     def _write(self, rest: memoryview, deadline: float) -> None:
         while rest:
@@ -139,7 +174,7 @@ class Child:
         poll = select.poll()
         poll.register(descriptor, event)
         while True:
-            left = deadline - time.monotonic()
+            left = deadline - self._clock_s()
             if left <= 0:
                 raise _Ended(FailureKind.TIMEOUT)
             if poll.poll(1000 * min(left, _TICK_S)):
@@ -174,6 +209,10 @@ class Child:
 
     def _end(self) -> int:
         """Kill the process group and reap its leader; the peak of its resident bytes, 0 if reaped before."""
+        with self._ending:
+            return self._reaped()
+
+    def _reaped(self) -> int:
         if self._process.returncode is not None:
             return 0
         # Before reaping: the group's number stays ours while the leader is not reaped.

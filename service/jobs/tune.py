@@ -136,18 +136,19 @@ def _tune(work: Work, tasks: list[Task], start_s: float, compiling_s: float) -> 
     """`compiling_s`: how long the model takes to compile."""
     spec = work.spec
     used_s = work.spent.seconds + time.monotonic() - start_s
-    # Building takes cores that the measured team does not use, and what it leaves of another one; without any it waits
-    # its turn.
+    # Building takes cores that the measured team does not use, and what it leaves of another one; without any it stops
+    # while something is timed, where we can stop it, or else waits its turn.
     free = max(0, usable_cores() - spec.threads)
+    stops = not free and spec.runner == "local"
     options = SessionOptions(
         trials=None if spec.trials is None else max(0, spec.trials - work.spent.trials),
         seconds=seconds_to_tune(spec.seconds, used_s, compiling_s),
         seed=spec.seed,
-        ahead=1 if free else 0,
+        ahead=1 if free or stops else 0,
     )
     with (
         closing(LocalBuilder(processes=free + 1 if free else usable_cores())) as builder,
-        closing(_runner(spec.runner)) as runner,
+        closing(_runner(spec.runner, builder if stops else None)) as runner,
     ):
         return TuningSession(
             tasks,
@@ -161,12 +162,12 @@ def _tune(work: Work, tasks: list[Task], start_s: float, compiling_s: float) -> 
         ).run()
 
 
-def _runner(name: str) -> Runner:
+def _runner(name: str, paused: LocalBuilder | None) -> Runner:
     if name == "ray":
         from workers.ray_runner import RayRunner
 
         return RayRunner()
-    return LocalRunner(platform.node() or "local")
+    return LocalRunner(platform.node() or "local", paused=paused)
 
 
 def seconds_to_tune(seconds: float | None, used_s: float, compiling_s: float) -> float | None:

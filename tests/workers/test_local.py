@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -183,6 +187,60 @@ def test_a_build_that_takes_too_long_is_a_build_failure_of_its_own() -> None:
     results = builder.build([default_candidate(task)] * 2)
     builder.close()
     assert [r.kind for r in results if isinstance(r, MeasureFailed)] == [FailureKind.BUILD] * 2
+
+
+def states(pids: set[int]) -> set[str]:
+    """One letter for what each process is doing."""
+    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids}
+
+
+def test_a_pause_stops_building_and_its_limits() -> None:
+    before, task = children(), matrix_product()
+    with closing(LocalBuilder(2, replace(OPTIONS, build_timeout_s=1.0))) as builder:
+        assert all(isinstance(b, Built) for b in builder.build([default_candidate(task)] * 2))
+        with ThreadPoolExecutor(1) as thread:
+            builder.pause()
+            deadline = time.monotonic() + 10
+            while states(children() - before) != {"T"} and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert states(children() - before) == {"T"}
+            waiting = thread.submit(builder.build, [default_candidate(task)] * 4)
+            time.sleep(1.2)
+            assert not waiting.done()
+            builder.resume()
+            assert all(isinstance(b, Built) for b in waiting.result(20))
+            many = thread.submit(builder.build, [default_candidate(task)] * 40)
+            builder.pause()
+            time.sleep(1.2)
+            builder.resume()
+            assert all(isinstance(b, Built) for b in many.result(40))
+
+
+class PausedBuilder(LocalBuilder):
+    """Remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(1, OPTIONS)
+        self.asked: list[str] = []
+
+    def pause(self) -> None:
+        self.asked.append("pause")
+        super().pause()
+
+    def resume(self) -> None:
+        self.asked += ["resume"] if self.asked[-1:] == ["pause"] else []
+        super().resume()
+
+
+@pytest.mark.parametrize("how", ["run", "compare"])
+def test_nothing_is_built_while_candidates_are_timed(how: str) -> None:
+    task = matrix_product()
+    with closing(PausedBuilder()) as builder, closing(LocalRunner("here", OPTIONS, builder)) as runner:
+        built = [b for b in builder.build([default_candidate(task)] * 2) if isinstance(b, Built)]
+        results = runner.compare(task, built) if how == "compare" else runner.run(task, built)
+        assert all(isinstance(r, Measured) for r in results)
+        assert builder.asked == ["pause", "resume"]
+        assert all(isinstance(b, Built) for b in builder.build([default_candidate(task)]))
 
 
 @pytest.mark.faults
