@@ -8,7 +8,8 @@
                       s[lane] = s[lane] + t[32 v + lane]
 
 The second reads from registers, and its instructions fill what the first one leaves free. Only innermost loops are
-merged, and only those that share what they store: others would compete for registers and caches.
+merged, and only those that share vectors: others would compete for registers and caches, and one that reads a single
+number, as the sum of a row, would wait for it in each iteration.
 """
 
 from __future__ import annotations
@@ -107,10 +108,11 @@ def _may_merge(first: Stmt, own: _Touched, second: Stmt, other: _Touched) -> boo
 def _slices(loop: For, buffer: str) -> tuple[int, int, Index] | None:
     """A dimension of a buffer, its extent per iteration, and the place where the first begins.
 
-    None where iterations touch more of it than a slice of their own.
+    None where iterations touch more of it than a slice of their own, or single elements.
     """
     found: set[tuple[int, int, Index]] = set()
     inner = {s.var: s.extent.limit for s in walk_statements(loop.body) if isinstance(s, For)}
+    lanes = {s.var for s in walk_statements(loop.body) if isinstance(s, For) and s.kind is LoopKind.VECTOR}
     if any(isinstance(s, Let) for s in walk_statements(loop.body)):
         return None
     for stmt in walk_statements(loop.body):
@@ -120,7 +122,7 @@ def _slices(loop: For, buffer: str) -> tuple[int, int, Index] | None:
         for access in accesses:
             if access.buffer == buffer:
                 known = _slice(access, loop.var, inner)
-                if known is None:
+                if known is None or not any(index.names() & lanes for index in access.indices):
                     return None
                 found.add(known)
     return found.pop() if len(found) == 1 else None

@@ -46,10 +46,10 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
-    vectors, rows = _tile(tile, streams=streams)
+    _, rows, vectors = _tile(tile, streams=streams)
     orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
     along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
-    points = prod(a.size for a in anchor.reduce_axes)
+    points = prod(size for _, size in tile.sums)
     cycles = rows * vectors * tile.copies * points / PIPES
     traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows, cycles)
     order = "inside" if along else cheapest_order(orders, traffic)
@@ -75,7 +75,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
 
 def _unroll(tile: RegisterTile, accumulators: int, *, streams: bool) -> int:
     """A whole window where it is small, else some of the innermost loop, if possible so that none is left over."""
-    sizes = [a.size for a in tile.anchor.reduce_axes]
+    sizes = [size for _, size in tile.sums]
     if streams and prod(sizes) <= WHOLE_WINDOW:
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
@@ -106,12 +106,18 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     return any(axes.vector.name in names and not around <= names for names in read)
 
 
-def _tile(tile: RegisterTile, *, streams: bool) -> tuple[int, int]:
-    """Vectors and rows of the best tile."""
+def tile_cycles(tile: RegisterTile) -> float:
+    """Multiply-adds, or what takes as long, of all tiles of the default form."""
+    cycles, *_ = _tile(tile, streams=_streams(tile.axes, tile.anchor))
+    return cycles * prod(size for _, size in tile.sums)
+
+
+def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
+    """Multiply-adds per step of the reduction, rows and vectors of the best tile."""
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
     registers = tile.target.vector_registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
-    for vectors in range(1, min(5, tile.panels) + 1):
+    for vectors in range(1, min(tile.widest, tile.panels) + 1):
         for rows in range(1, min(16, row_size) + 1):
             fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
             if not fits or (streams and rows * vectors * tile.copies > LATENCY):
@@ -122,7 +128,7 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[int, int]:
                 for v, m, last in _panels(tile.panels, vectors)
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
-    return best[3], best[2]
+    return best[0], best[2], best[3]
 
 
 def _cuts(size: int, tile: int) -> list[tuple[int, int]]:

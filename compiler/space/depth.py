@@ -76,7 +76,7 @@ def _panels_serve_all(tile: RegisterTile) -> bool:
 
 def default_depth(tile: RegisterTile, vectors: int) -> int:
     """The whole sum where a panel of it fits in half the second cache, else what fills the first cache."""
-    *parts, whole = depths(tile)
+    *parts, whole = tile.depths
     bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes
     if not parts or whole * bytes_of_one <= tile.target.l2_bytes // 2:
         return whole

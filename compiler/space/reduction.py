@@ -12,9 +12,10 @@ from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
-from compiler.space.default_tile import default_values
+from compiler.space.default_tile import default_values, tile_cycles
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.estimate import algorithm_cycles
+from compiler.space.inner_tile import InnerTile, inner_axis
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
@@ -24,13 +25,16 @@ from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-DIRECT, PANELS, APART, PADDED, SEPARATED = "direct", "panels", "apart", "padded", "separated"
+DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
+SEPARATED, INNER = "separated", "inner"
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
 WORTH = 0.75
 """Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
 CLEARLY = 0.9
 """Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
+TRIED = 1.25
+"""Cycles, as a share of the direct form's, above which lanes along the sum are no choice of the search."""
 PANEL_ROWS = 8
 """Rows that make a copy worth its while: each element of it is read once per row."""
 
@@ -107,6 +111,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
 
     Panels where lanes would otherwise be gathered, and enough rows read what is copied. Apart where a tile that holds
     every block has fewer rows than there are. Separated where windows share enough.
+    Inner where lanes along the sum are clearly better filled.
     """
     if kind == INSTRUCTION:
         return next(iter(plans))
@@ -119,6 +124,9 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
         fewest, *_ = shared.best_tile(plans[SEPARATED].tile)
         if fewest < WORTH * (prod(a.size for a in tile.anchor.reduce_axes) - 1):
             return SEPARATED
+    inner = plans[INNER].tile if INNER in plans else None
+    if isinstance(inner, InnerTile) and _inner_cycles(inner) < CLEARLY * tile_cycles(tile):
+        return INNER
     return APART if APART in plans and rows > number(usual[DIRECT], "rows") else DIRECT
 
 
@@ -154,6 +162,11 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
     direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:
         return INSTRUCTION, _with_winograd(plans, workload, target, threads)
+    along = inner_axis(workload, anchor, target) if direct.tile.copies == 1 else None
+    if along is not None:
+        inner = InnerTile(workload, anchor, store, target, threads, along)
+        if _inner_cycles(inner) < TRIED * tile_cycles(direct.tile):
+            plans[INNER] = _Plan(inner, None)
     for name, phases in _phases(workload, direct.tile, target, threads):
         stages, inside = phases.product_stages, name == APART
         if isinstance(phases, SeparatedPhases):
@@ -206,6 +219,11 @@ def _phases(
         yield PANELS, panel_phases(workload, vector.name, lanes, target, threads)
     if tile.copies > 1:
         yield APART, ApartPhases(workload, threads)
+
+
+def _inner_cycles(tile: InnerTile) -> float:
+    """Of the products, and of adding up the lanes."""
+    return tile_cycles(tile) + tile.added_up
 
 
 def _union(kind: str, plans: dict[str, _Plan]) -> tuple[Knob, ...]:

@@ -67,7 +67,7 @@ class RegisterTile:
         self.copies = math.prod(a.size for a in self.blocks)
         self.folds = 1 if dot is not None or self.copies > 1 else last_folds(workload, anchor, self.axes)
         self.pairs = dot is None and self.folds == 1 and last_pairs(anchor, self.axes)
-        self._depths = depths(self)
+        self.depths = depths(self)
 
     def knobs(self) -> tuple[Knob, ...]:
         """rows, vectors, order, reduce, unroll; depth and parallel where there is a choice."""
@@ -80,22 +80,32 @@ class RegisterTile:
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", self.unrolls),
         ]
-        if len(self._depths) > 1:
-            found.append(Knob("depth", self._depths))
+        if len(self.depths) > 1:
+            found.append(Knob("depth", self.depths))
         if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
 
     @property
+    def sums(self) -> list[tuple[str, int]]:
+        """The loops of a tile that reduce, outermost first, and their sizes."""
+        return [(a.name, a.size) for a in self.anchor.reduce_axes]
+
+    @property
     def unrolls(self) -> tuple[int, ...]:
         """How many iterations of the reduction may stand in the body, ascending."""
-        points = math.prod(a.size for a in self.anchor.reduce_axes)
+        points = math.prod(size for _, size in self.sums)
         return tuple(sorted({u for u in UNROLLS if u < points} | {min(points, UNROLLS[-1])}))
 
     @property
     def between(self) -> int:
         """Registers for what an instruction's template makes on the way to the sum, constants of it included."""
         return 0 if self.dot is None else len(self.dot[0].template) - 1
+
+    @property
+    def widest(self) -> int:
+        """Most vectors of a default tile."""
+        return 5
 
     @property
     def panels(self) -> int:
@@ -132,7 +142,7 @@ class RegisterTile:
             return False
         if rows * vectors * self.copies * unroll > UNROLLED_LIMIT or vectors > self.panels:
             return False
-        if self._depth(values) < self._depths[-1]:
+        if self._depth(values) < self.depths[-1]:
             return values["order"] == "outside" and unroll <= self._depth(values)
         return self._block_fits(values)
 
@@ -149,8 +159,8 @@ class RegisterTile:
 
     def _depth(self, values: dict[str, Value]) -> int:
         """Products per block of the sum; one of the same name may belong to another algorithm."""
-        whole = self._depths[-1]
-        return number(values, "depth", whole) if len(self._depths) > 1 else whole
+        whole = self.depths[-1]
+        return number(values, "depth", whole) if len(self.depths) > 1 else whole
 
     def _block_fits(self, values: dict[str, Value]) -> bool:
         order = str(values["order"])
@@ -161,7 +171,7 @@ class RegisterTile:
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
-        if self._depth(values) < self._depths[-1]:
+        if self._depth(values) < self.depths[-1]:
             return blocked_steps(self, values)
         steps = self._tile_output(number(values, "rows"), number(values, "vectors"))
         outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
@@ -170,11 +180,11 @@ class RegisterTile:
         unrolled, lane = [*row, f"{vector}.i.o"], f"{vector}.i.i"
         steps.append(Reorder(self.store.name, (*outer, *unrolled, lane)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
-        rotation, sums = number(values, "reduce", 0), [(a.name, a.size) for a in self.anchor.reduce_axes]
+        rotation, sums = number(values, "reduce", 0), self.sums
         others = [a.name for a in self.axes.others]
         steps += self.tile_reduction(self.anchor.name, [*sums[rotation:], *sums[:rotation]], others, values)
         steps += self._share(outer, number(values, "parallel"))
-        steps += _inner(self.store.name, unrolled, lane)
+        steps += innermost(self.store.name, unrolled, lane)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
     def _tile_output(self, rows: int, vectors: int) -> list[Step]:
@@ -213,31 +223,20 @@ class RegisterTile:
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
         vector = self.axes.vector.name
         steps: list[Step] = [Split(stage, vector, self.axes.lanes)]
-        serial, sizes = [name for name, _ in sums], dict(sums)
         grouped: list[str] = []
         if self.dot is not None:
             entry, axis = self.dot
             steps.append(Split(stage, axis, entry.group))
-            serial[serial.index(axis)] = f"{axis}.o"
-            sizes[f"{axis}.o"] = sizes[axis] // entry.group
+            sums = [(f"{n}.o", size // entry.group) if n == axis else (n, size) for n, size in sums]
             grouped = [f"{axis}.i"]
-        unrolled: list[str] = []
-        while serial and unroll > 1:
-            name = serial.pop()
-            if sizes[name] <= unroll:
-                unrolled.insert(0, name)
-                unroll //= sizes[name]
-                continue
-            steps.append(Split(stage, name, unroll))
-            serial.append(f"{name}.o")
-            unrolled.insert(0, f"{name}.i")
-            break
+        serial, unrolled, split = unroll_sums(stage, sums, unroll)
+        steps += split
         row = [self.axes.row.name] if self.axes.row is not None else []
         lane = f"{vector}.i"
         tile = [*row, f"{vector}.o"] if rows >= vectors else [f"{vector}.o", *row]
         unrolled += [*(a.name for a in self.blocks), *tile]
         steps.append(Reorder(stage, (*others, *serial, *unrolled, *grouped, lane)))
-        steps += _inner(stage, unrolled, lane)
+        steps += innermost(stage, unrolled, lane)
         if self.dot is not None:
             steps.append(Tensorize(stage, grouped[0], self.dot[0].name))
         return steps
@@ -255,6 +254,22 @@ class RegisterTile:
         return steps
 
 
-def _inner(stage: str, unrolled: list[str], lane: str) -> list[Step]:
+def unroll_sums(
+    stage: str, sums: list[tuple[str, int]], unroll: int
+) -> tuple[list[str], list[str], list[Step]]:
+    """Loops that reduce of which so many iterations stand in the body: the serial ones, those in it, and a split."""
+    serial, sizes = [name for name, _ in sums], dict(sums)
+    unrolled: list[str] = []
+    while serial and unroll > 1:
+        name = serial.pop()
+        if sizes[name] <= unroll:
+            unrolled.insert(0, name)
+            unroll //= sizes[name]
+            continue
+        return [*serial, f"{name}.o"], [f"{name}.i", *unrolled], [Split(stage, name, unroll)]
+    return serial, unrolled, []
+
+
+def innermost(stage: str, unrolled: list[str], lane: str) -> list[Step]:
     """A stage's innermost loops."""
     return [*(Bind(stage, name, LoopKind.UNROLLED) for name in unrolled), Bind(stage, lane, LoopKind.VECTOR)]

@@ -1,0 +1,93 @@
+"""Lanes along the sum: where they are offered and preferred, and that their products are the same."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.pipeline import build_nest
+from compiler.space.inner_tile import inner_axis
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.workloads import (
+    convolution,
+    depthwise,
+    matmul,
+    max_pool,
+    padded_convolution,
+    product,
+    random_operands,
+    row_sum,
+)
+
+V3, V4 = PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]
+FEW_COLUMNS = {
+    "a column more than a vector": matmul(3, 17, 259),
+    "few columns": matmul(5, 3, 130),
+    "one row": matmul(1, 9, 128),
+    "both factors known at run time": product(2, 3, 9, 67, turned="x1"),
+    "channels of a window": convolution(6, 72, 3, 3),
+    "padded": padded_convolution(6, 64, 9, 3),
+}
+
+
+def offered(workload: Workload, threads: int = 1) -> bool:
+    space = build_space(workload, V4, threads)
+    return any("inner" in knob.choices for knob in space.knobs if knob.name == "algorithm")
+
+
+@pytest.mark.parametrize("case", FEW_COLUMNS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_are_the_same(case: str, threads: int) -> None:
+    workload, rng = FEW_COLUMNS[case], random.Random(5)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    space = build_space(workload, native_target(), threads)
+    if not offered(workload):
+        pytest.fail("lanes along the sum are no choice")
+    ours = replace(
+        space, legal=lambda values: values["algorithm"] == "inner" and space.legal(values), starts=()
+    )
+    schedule = space.schedule(space.default)
+    for _ in range(8):
+        schedule = ours.schedule(ours.sample(rng))
+        assert relative_error(run_native(workload, schedule, operands, threads), expected) < 1e-5
+    assert relative_error(run_interpreted(workload, schedule, operands), expected) < 1e-5
+
+
+def test_partial_sums_are_registers() -> None:
+    workload = matmul(3, 17, 259)
+    space = build_space(workload, V4, 1)
+    assert space.values(space.default)["algorithm"] == "inner"
+    nest = build_nest(workload, space.schedule(space.default))
+    assert {b.name: b.scope for b in nest.buffers}["t0.r0.i"] == "register"
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(matmul(64, 64, 256), id="columns fill the vectors"),
+        pytest.param(matmul(3, 17, 40), id="a short sum"),
+        pytest.param(product(2, 3, 9, 67), id="a factor lies across the sum"),
+        pytest.param(padded_convolution(9, 3, 17, 5), id="few channels"),
+        pytest.param(depthwise(7, 35), id="no channels"),
+        pytest.param(max_pool(11, 19), id="no product"),
+        pytest.param(row_sum(11, 370), id="one factor"),
+    ],
+)
+def test_lanes_stay_along_the_columns_elsewhere(workload: Workload) -> None:
+    assert not offered(workload)
+
+
+def test_the_axis_lies_side_by_side_in_both_factors() -> None:
+    window = convolution(6, 72, 3, 3)
+    found = inner_axis(window, window.stages[0], V3)
+    assert found is not None
+    assert found.size == 72
+    across = product(2, 3, 9, 67)
+    assert inner_axis(across, across.stages[0], V3) is None
