@@ -33,6 +33,8 @@ WORTH = 0.75
 """Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
 CLEARLY = 0.9
 """Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
+FILLED = 0.85
+"""Share of the lanes along the columns above which lanes along the sum have little to gain."""
 TRIED = 1.25
 """Cycles, as a share of the direct form's, above which lanes along the sum are no choice of the search."""
 PANEL_ROWS = 8
@@ -162,7 +164,9 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
     direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:
         return INSTRUCTION, _with_winograd(plans, workload, target, threads)
-    along = inner_axis(workload, anchor, target) if direct.tile.copies == 1 else None
+    wide = direct.tile.panels * direct.tile.axes.lanes
+    wasteful = direct.tile.copies == 1 and direct.tile.axes.vector.size <= FILLED * wide
+    along = inner_axis(workload, anchor, target) if wasteful else None
     if along is not None:
         inner = InnerTile(workload, anchor, store, target, threads, along)
         if _inner_cycles(inner) < TRIED * tile_cycles(direct.tile):
