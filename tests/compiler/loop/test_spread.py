@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.nest import emit_nest
+from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
-from compiler.loop.spread import IN_FLIGHT
+from compiler.index import Index
+from compiler.loop.interpreter import interpret
+from compiler.loop.ir import Buffer, Extent, For, LoopKind, LoopNest, Stmt, Store, block
+from compiler.loop.spread import IN_FLIGHT, spread
 from compiler.pipeline import build_nest
+from compiler.scalar import Const, Load, apply
 from compiler.space.rules import build_space
 from compiler.symbol import size_at
 from compiler.target import PRESETS
@@ -16,6 +22,7 @@ from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.loop.test_fold import tiled
 from tests.compiler.workloads import (
+    at,
     convolution,
     matmul,
     max_pool,
@@ -74,3 +81,42 @@ def test_the_default_has_them() -> None:
     workload = matmul(1, 8, 512)
     space = build_space(workload, V3, 1)
     assert any(b.name.startswith("t0.p") for b in build_nest(workload, space.schedule(space.default)).buffers)
+
+
+LANES, DEPTH = 8, 6
+
+
+def half(k: str, start: int) -> list[Stmt]:
+    """A chain of products that adds to one half of t: so many lanes from `start` on, over its own part of the data."""
+    place, along = Index.of("l") + start, Index.of(k) * 4 + "u"
+    cleared = Store("t", at(place), Const(0.0))
+    product = apply("mul", Load("x", at(along + start)), Load("w", at(along, "l")))
+    added = Store("t", at(place), apply("add", Load("t", at(place)), product))
+
+    def lanes(store: Stmt) -> For:
+        return For("l", Extent(LANES), LoopKind.VECTOR, store)
+
+    turns = For("u", Extent(4), LoopKind.UNROLLED, lanes(added))
+    return [lanes(cleared), For(k, Extent(DEPTH), LoopKind.SERIAL, turns)]
+
+
+def test_chains_of_one_block_that_begin_at_different_places_stay_apart() -> None:
+    first, second = half("k", 0), half("j", LANES)
+    stored = For("s", Extent(2 * LANES), LoopKind.VECTOR, Store("y", at("s"), Load("t", at("s"))))
+    shapes = {"x": (4 * DEPTH + LANES,), "w": (4 * DEPTH, LANES), "t": (2 * LANES,), "y": (2 * LANES,)}
+    roles = {"x": "input", "w": "input", "y": "output"}
+    buffers = tuple(
+        Buffer(name, shape, DType.F32, "global", roles[name])
+        if name in roles
+        else Buffer(name, shape, DType.F32, "local")
+        for name, shape in shapes.items()
+    )
+    nest = LoopNest("nest", buffers, block(first[0], second[0], first[1], second[1], stored))
+    rng = np.random.default_rng(0)
+    given = {n: rng.standard_normal(shapes[n]).astype(np.float32) for n in ("x", "w")}
+    x, w = given["x"].astype(np.float64), given["w"].astype(np.float64)
+    expected = np.concatenate([x[s : s + 4 * DEPTH] @ w for s in (0, LANES)])
+    for version in (nest, spread(nest)):
+        arrays = {**given, "y": np.full(2 * LANES, np.nan, np.float32)}
+        interpret(version, arrays)
+        np.testing.assert_allclose(arrays["y"], expected, rtol=1e-5, atol=1e-5)
