@@ -18,8 +18,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compiler.index import Index
-from compiler.loop.ir import Block as Statements
-from compiler.loop.ir import For, Let, LoopKind, LoopNest, Stmt, Store, block, walk_statements, with_parts
+from compiler.loop.ir import (
+    Block,
+    For,
+    Let,
+    LoopKind,
+    LoopNest,
+    Stmt,
+    Store,
+    block,
+    walk_statements,
+    with_parts,
+)
 from compiler.loop.simplify import substitute_statement
 from compiler.scalar import Load, loads
 
@@ -42,7 +52,7 @@ def merge(nest: LoopNest) -> LoopNest:
 
 def _merge(stmt: Stmt) -> Stmt:
     merged = with_parts(stmt, _merge)
-    if not isinstance(merged, Statements):
+    if not isinstance(merged, Block):
         return merged
     statements, place = list(merged.statements), 0
     while place < len(statements):
