@@ -3,17 +3,18 @@
 A simple model of one core: a tile of r rows and v vectors costs, per step of the reduction, r*v multiply-adds, v vector
 loads and r scalar loads. As many loads as multiply-adds a cycle and enough independent accumulators to cover their
 latency are assumed; tiles at the edges count as what they are. Where no operand is shared between the rows and vectors
-of a tile (depthwise convolution, pooling), a larger one only reads further apart: it ends where latency is hidden.
+of a tile (depthwise convolution, pooling), a larger one only reads further apart: it ends where latency is hidden, and
+is as high as windows along the rows share what they read.
 Nothing here knows a particular machine: measuring finds the rest.
 """
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from compiler.instruction import Instruction
 from compiler.loop.pair import ROWS
-from compiler.scalar import loads
+from compiler.scalar import Load, loads
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import default_depth
 from compiler.space.register_tile import RegisterTile
@@ -26,6 +27,9 @@ PIPES = 2
 
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
+
+LOAD = 1.25
+"""Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
 
 SHARES_PER_THREAD = 4
 
@@ -149,5 +153,31 @@ def _cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, streams:
     if last:
         saved = rows // ROWS if tile.pairs else rows * (1 - 1 / tile.folds)
     wide = vectors * tile.copies
-    ends = rows if streams else 0.5 * (rows + wide)
-    return max(rows * wide - saved * tile.copies, LATENCY, rows + wide) + ends
+    if streams:
+        return max(rows * wide, LATENCY, LOAD * tile.copies * _loaded(tile, rows, vectors)) + 0.5 * rows
+    return max(rows * wide - saved * tile.copies, LATENCY, rows + wide) + 0.5 * (rows + wide)
+
+
+def _loaded(tile: RegisterTile, rows: int, vectors: int) -> float:
+    """Vectors that a tile without reuse loads per step; windows that overlap along its rows share them."""
+    total = 0.0
+    for load in loads(tile.anchor.body):
+        names = {name for index in load.indices for name in index.names()}
+        if tile.axes.vector.name in names:
+            row = tile.axes.row
+            total += vectors * (_distinct(tile, load, row.name, rows) if row and row.name in names else 1)
+    return total
+
+
+def _distinct(tile: RegisterTile, load: Load, row: str, rows: int) -> float:
+    """Elements that so many rows read, per step of the reduction."""
+    sizes = {a.name: a.size for a in tile.anchor.reduce_axes}
+    least = float(rows)
+    for index in load.indices:
+        step = index.coefficient(row)
+        for name, size in sizes.items():
+            tap = index.coefficient(name)
+            if step > 0 and tap > 0:
+                places = ((rows - 1) * step + (size - 1) * tap) // gcd(step, tap) + 1
+                least = min(least, places / size)
+    return least
