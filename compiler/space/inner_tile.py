@@ -27,7 +27,7 @@ from compiler.workload.ir import Stage, Workload
 
 SHORTEST = 4
 """Vectors of a sum that make up for adding their lanes."""
-ADDED_UP = 10
+ADDED_UP = 12
 """Instructions that add the lanes of one vector."""
 
 

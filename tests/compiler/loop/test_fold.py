@@ -28,9 +28,11 @@ FOLDED = "t0.f"
 
 
 def tiled(workload: Workload, rows: int, vectors: int, target: Target = V3, **knobs: int | str) -> Schedule:
-    """A tile of that size, with four products of a sum in its body."""
+    """A tile of that size of the direct form, with four products of a sum in its body."""
     space = build_space(workload, target, 1)
-    values = {**space.values(space.default), "rows": rows, "vectors": vectors, "unroll": 4, **knobs}
+    usual = space.values(space.default)
+    direct = {"algorithm": "direct"} if "algorithm" in usual else {}
+    values = {**usual, **direct, "rows": rows, "vectors": vectors, "unroll": 4, **knobs}
     assert space.legal(values), values
     return space.build(values)
 
