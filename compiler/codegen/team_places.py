@@ -1,6 +1,7 @@
 """Where the members of a team run: each on a core of its own, while the cores that its caller may use suffice.
 
     i32   member_seen(team, id)     says on which core member `id` is: its number plus one
+    void  caller_seen(team)         says who calls, and on which core: it is member 0
     void  member_apart(team, id)    moves member `id` to where the caller may run and no other member was last seen
 
 Systems put a thread that wakes where its waker runs, and some leave it there (virtual machines that pack threads onto
@@ -34,6 +35,15 @@ define internal i32 @member_seen(ptr %team, i64 %id) {
   %core = add i32 %number, 1
   store atomic i32 %core, ptr %core.p monotonic, align 4
   ret i32 %core
+}
+
+define internal void @caller_seen(ptr %team) {
+  %line = call ptr @member_line(ptr %team, i64 0)
+  %thread.p = getelementptr i8, ptr %line, i64 16
+  %thread = call i64 @pthread_self()
+  store i64 %thread, ptr %thread.p, align 8
+  %core = call i32 @member_seen(ptr %team, i64 0)
+  ret void
 }
 
 define internal void @member_apart(ptr %team, i64 %id) noinline {

@@ -180,11 +180,7 @@ call:
   %word.p = getelementptr i8, ptr %team, i64 264
   %table.p = getelementptr i8, ptr %team, i64 272
   %first.p = getelementptr i8, ptr %team, i64 280
-  %line = call ptr @member_line(ptr %team, i64 0)
-  %thread.p = getelementptr i8, ptr %line, i64 16
-  %thread = call i64 @pthread_self()
-  store i64 %thread, ptr %thread.p, align 8
-  %core = call i32 @member_seen(ptr %team, i64 0)
+  call void @caller_seen(ptr %team)
   %count = call i64 @program_phases()
   %none = icmp eq i64 %count, 0
   br i1 %none, label %done, label %begin

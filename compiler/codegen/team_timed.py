@@ -14,11 +14,7 @@ define internal void @team_gathers(ptr %team) noinline {
 entry:
   %sleepers.p = getelementptr i8, ptr %team, i64 64
   %word.p = getelementptr i8, ptr %team, i64 264
-  %line = call ptr @member_line(ptr %team, i64 0)
-  %thread.p = getelementptr i8, ptr %line, i64 16
-  %thread = call i64 @pthread_self()
-  store i64 %thread, ptr %thread.p, align 8
-  %core = call i32 @member_seen(ptr %team, i64 0)
+  call void @caller_seen(ptr %team)
   %idle = load i64, ptr %team, align 8
   %later = add i64 %idle, 2
   store atomic i32 $GATHERS, ptr %word.p release, align 4
