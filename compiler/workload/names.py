@@ -3,7 +3,8 @@
     conv 3x3 64->64 @56x56 /2 +add+max      sum over a window and input channels; output extents; stride; epilogue
     dwconv 3x3 96 @112x112 +add             one filter a channel
     gconv 3x3 128->128 g32 @28x28           grouped
-    matmul 197x64x768, matmul 12*197x64x197 rows x reduced x columns, after the batch
+    matmul 197x64x768, matmul 12*197x64x197 rows x reduced x columns, after the batch; a transposed convolution whose
+                                            outputs of a stride have the same inputs has them as columns
     window max 3x3 64 @56x56 /2             pooling
     reduce sum 49 -> 2048                   any other reduction
     map add+max 3136x64, map gather 128x768, copy 224x224x3     no reduction
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from compiler.dtype import DType
 from compiler.graph.ir import product_factors
-from compiler.index import FloorDiv, Index
+from compiler.index import FloorDiv, Index, Mod
 from compiler.scalar import Apply, Expr, Guard, Load, Lookup, children
 from compiler.workload.ir import Stage, Workload, stage_loads
 
@@ -110,13 +111,26 @@ def _groups(data: Load, channel: frozenset[str], channels: int) -> int:
 def _matmul_name(stage: Stage, left: Load, right: Load) -> str:
     a, b = _names(left.indices), _names(right.indices)
     spatial = [x.name for x in stage.axes]
-    batch = [n for n in spatial if n in a and n in b]
+    parted = {n: d for n in spatial if (d := _parted(left, right, n)) is not None}
+    batch = [n for n in spatial if n in a and n in b and n not in parted]
     rows = [n for n in spatial if n in a and n not in b]
     columns = [n for n in spatial if n not in a]
     inner = [x.name for x in stage.reduce_axes]
     sizes = [math.prod(stage.ranges[n] for n in names) for names in (rows, inner, columns)]
+    sizes[0] *= math.prod(stage.ranges[n] // d for n, d in parted.items())
+    sizes[2] *= math.prod(parted.values())
     count = math.prod(stage.ranges[n] for n in batch)
     return "matmul " + (f"{count}*" if count > 1 else "") + "x".join(map(str, sizes))
+
+
+def _parted(left: Load, right: Load, name: str) -> int | None:
+    """By what an axis is divided of which the left operand has the quotient and the right the remainder."""
+    quotients = {atom for index in left.indices for atom, _ in index.terms if name in Index.of(atom).names()}
+    for index in right.indices:
+        for atom, _ in index.terms:
+            if isinstance(atom, Mod) and atom.value.name == name and isinstance(atom.divisor, int):
+                return atom.divisor if quotients == {FloorDiv(atom.value, atom.divisor)} else None
+    return None
 
 
 def _names(indices: Iterable[Index]) -> frozenset[str]:

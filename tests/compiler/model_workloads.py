@@ -30,6 +30,7 @@ _MODELS: Mapping[str, tuple[str, tuple[Dims | np.ndarray, ...], dict[str, Any]]]
     "convolution_3d": ("Conv", ((1, 3, 5, 6, 7), _weights(10, 3, 3, 2, 3)), {"strides": [2, 1, 1]}),
     "convolution_padded": ("Conv", ((2, 6, 9, 7), _weights(21, 6, 3, 3)), {"pads": [1, 0, 2, 1]}),
     "transposed_convolution": ("ConvTranspose", ((1, 6, 5, 4), _weights(6, 11, 3, 3)), {"strides": [2, 2]}),
+    "transposed_whole_strides": ("ConvTranspose", ((1, 6, 9, 4), _weights(6, 11, 2, 4)), {"strides": [2, 2]}),
     "grouped_wide": ("Conv", ((1, 24, 6, 5), _weights(40, 6, 3, 3)), {"group": 4, "pads": [1, 1, 1, 1]}),
     "batch_matmul": ("MatMul", ((3, 7, 13), (3, 13, 21)), {}),
     "batch_matmul_shared": ("MatMul", ((2, 3, 7, 9), (9, 18)), {}),

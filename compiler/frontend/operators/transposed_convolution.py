@@ -3,20 +3,21 @@
     stride 2, 3 taps, 1 cut off in front:   y[2q]     = x[q] * w[1]
                                             y[2q + 1] = x[q] * w[2] + x[q + 1] * w[0]
 
-so that no product with a zero between inputs is computed.
+so that no product with a zero between inputs is computed. Where all of these have the same inputs, they are one:
+
+    stride 2, 2 taps:                       y[o]      = x[o // 2] * w[o % 2]
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd
 
 from compiler.frontend.call import Lowering, OperatorCall
-from compiler.frontend.computes import at, float_operands, output_axes, reduced
-from compiler.frontend.operators.convolution import convolution
-from compiler.frontend.windows import Window, numbers
+from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.windows import Window, numbers, windowed_load
 from compiler.graph.ir import Compute
 from compiler.index import Index
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
@@ -36,8 +37,17 @@ class _Slide:
     before: int
     outputs: int
 
-    def phase(self, first: int) -> _Phase | None:
-        """The convolution that the outputs first, first + stride ... are; None where no tap reaches them."""
+    def phases(self) -> list[tuple[int, _Phase | None]]:
+        """The first output of each phase, and its convolution; None where no tap reaches it."""
+        whole = self.kernel % self.stride == self.before % self.stride == self.outputs % self.stride == 0
+        first = self._phase(0)
+        if first is not None and whole and self.dilation == 1:
+            # All phases have the same inputs, each taps of its own: they are one.
+            return [(0, replace(first, places=self.stride))]
+        return [(n, self._phase(n)) for n in range(min(self.stride, self.outputs))]
+
+    def _phase(self, first: int) -> _Phase | None:
+        """The convolution that the outputs first, first + stride ... are."""
         taps = [k for k in range(self.kernel) if (first + self.before - k * self.dilation) % self.stride == 0]
         if not taps:
             return None
@@ -51,11 +61,15 @@ class _Slide:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """A window with stride 1 over the input, whose tap t has the weights at last - t*step."""
+    """A window with stride 1 over the input, whose tap t has the weights at last - t*step.
+
+    `places`: of so many outputs side by side that have one window, number p has the weights p behind these.
+    """
 
     window: Window
     last: int
     step: int
+    places: int = 1
 
 
 def _conv_transpose(call: OperatorCall) -> None:
@@ -109,38 +123,65 @@ def _interleaved(
     """An output: of the phase that its place modulo the strides tells; 0 where no tap reaches."""
     batch, channel, *places = at(axes)
     body: Expr = Const(0.0)
-    for firsts in product(*(range(min(slide.stride, slide.outputs)) for slide in slides)):
-        phases = [slide.phase(first) for slide, first in zip(slides, firsts, strict=True)]
-        if None in phases:
+    for chosen in product(*(slide.phases() for slide in slides)):
+        phases = [phase for _, phase in chosen if phase is not None]
+        if len(phases) < len(slides):
             continue
-        value = _phase(call, x, w, [phase for phase in phases if phase is not None])
-        strided = [(o, slide.stride) for o, slide in zip(places, slides, strict=True)]
-        load = Load(value, (batch, channel, *(o // s for o, s in strided)))
+        value = _convolution(call, x, w, phases)
+        strides = [slide.stride // phase.places for slide, phase in zip(slides, phases, strict=True)]
+        load = Load(value, (batch, channel, *(o // s for o, s in zip(places, strides, strict=True))))
         bounds = tuple(
-            Bound(o % s, first, first + 1) for (o, s), first in zip(strided, firsts, strict=True) if s > 1
+            Bound(o % s, first, first + 1)
+            for o, s, (first, _) in zip(places, strides, chosen, strict=True)
+            if s > 1
         )
         body = Guard(bounds, load, body) if bounds else load
     return body
 
 
-def _phase(call: OperatorCall, x: str, w: str, phases: Sequence[_Phase]) -> str:
-    """The outputs of one phase, as a convolution."""
-    kernel = _kernel(call, w, phases)
-    found = convolution(call, x, kernel, [phase.window for phase in phases])
-    term = apply("mul", found.guarded(found.data, Const(0.0)), found.weights)
-    return call.intermediate(reduced(found.axes, found.inner, "sum", term), "phase")
+def _convolution(call: OperatorCall, x: str, w: str, phases: Sequence[_Phase]) -> str:
+    """The outputs of one phase, side by side."""
+    (batch, inputs, *_), (_, outputs, *_) = call.builder.shapes[x], call.builder.shapes[w]
+    groups = call.integer("group", 1)
+    axes = output_axes((batch, outputs * groups, *(p.window.outputs * p.places for p in phases)))
+    inner = ReduceAxes()
+    first, out, *places = at(axes)
+    channel = inner.index(inputs // groups)
+    taps = [inner.index(phase.window.kernel) for phase in phases]
+    reads = [(p.window, o // p.places, tap) for p, o, tap in zip(phases, places, taps, strict=True)]
+    element = windowed_load(x, (first, _input_channel(call, w, out, channel)), reads, Const(0.0))
+    within = [o % p.places for o, p in zip(places, phases, strict=True) if p.places > 1]
+    weights = Load(_kernel(call, w, phases), (out, channel, *taps, *within))
+    return call.intermediate(reduced(axes, inner, "sum", apply("mul", element, weights)), "phase")
 
 
 def _kernel(call: OperatorCall, w: str, phases: Sequence[_Phase]) -> str:
-    """The taps of a phase, of weights [channels in, channels out of a group, ...], as a convolution has them."""
+    """The taps of a phase, of weights [channels in, channels out of a group, ...], as a convolution has them.
+
+    Behind these dimensions come the places within a stride.
+    """
     inputs, outputs, *_ = call.builder.shapes[w]
     groups = call.integer("group", 1)
-    axes = output_axes((outputs * groups, inputs // groups, *(phase.window.kernel for phase in phases)))
-    out, channel, *taps = at(axes)
-    whole = out // outputs * (inputs // groups) + channel if groups > 1 else channel
+    sizes = [phase.window.kernel for phase in phases]
+    axes = output_axes(
+        (outputs * groups, inputs // groups, *sizes, *(p.places for p in phases if p.places > 1))
+    )
+    out, channel, *rest = at(axes)
     own = out % outputs if groups > 1 else out
-    turned = (Index.of(phase.last) - tap * phase.step for phase, tap in zip(phases, taps, strict=True))
-    return call.intermediate(Compute(axes, (), None, Load(w, (whole, own, *turned))), "kernel")
+    taps, within = iter(rest[: len(phases)]), iter(rest[len(phases) :])
+    turned = [
+        Index.of(phase.last) - next(taps) * phase.step + (next(within) if phase.places > 1 else 0)
+        for phase in phases
+    ]
+    return call.intermediate(
+        Compute(axes, (), None, Load(w, (_input_channel(call, w, out, channel), own, *turned))), "kernel"
+    )
+
+
+def _input_channel(call: OperatorCall, w: str, out: Index, channel: Index) -> Index:
+    """Channel `channel` of the group of an output channel."""
+    (inputs, outputs, *_), groups = call.builder.shapes[w], call.integer("group", 1)
+    return out // outputs * (inputs // groups) + channel if groups > 1 else channel
 
 
 LOWERINGS: Mapping[str, Lowering] = {"ConvTranspose": _conv_transpose}

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.frontend import import_model
+from compiler.graph.ir import ComputeKind
 from tests.compiler.frontend.cases import (
     IMAGE,
     STATISTICS,
@@ -16,6 +18,7 @@ from tests.compiler.frontend.cases import (
     scalar,
     weights,
 )
+from tests.compiler.frontend.models import model
 
 FUNCTIONS = [
     *(case(op) for op in ("Exp", "Log", "Erf", "Tanh", "Sigmoid", "Round", "Softplus", "Softsign", "Mish")),
@@ -73,6 +76,16 @@ REARRANGED = [
     case("ConvTranspose", IMAGE, weights(4, 5, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2]),
     case("ConvTranspose", (2, 3, 5), weights(3, 2, 4), strides=[3]),
     case("ConvTranspose", (1, 2, 3, 3), (2, 3, 2, 2), strides=[2, 2]),
+    case("ConvTranspose", IMAGE, weights(4, 5, 4, 2), weights(5), strides=[2, 2]),
+    case(
+        "ConvTranspose",
+        IMAGE,
+        weights(4, 5, 6, 3),
+        weights(5),
+        strides=[3, 1],
+        dilations=[1, 2],
+        pads=[3, 1, 3, 0],
+    ),
     case("DepthToSpace", (2, 8, 2, 3), blocksize=2),
     case("DepthToSpace", (2, 8, 2, 3), blocksize=2, mode="CRD"),
     case("SpaceToDepth", (2, 3, 4, 6), blocksize=2),
@@ -134,3 +147,17 @@ def test_grouped_transposed_convolution_is_one_per_group() -> None:
     single = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2])
     parts = [run_one(single, x[:, s], {"w": w[s]}) for s in (slice(2), slice(2, 4))]
     np.testing.assert_allclose(whole, np.concatenate(parts, 1), rtol=1e-5)
+
+
+def test_transposed_convolution_of_whole_strides_is_one_reduction() -> None:
+    for kernel, strides, sums in (
+        ((2, 2), [2, 2], 1),
+        ((4, 3), [2, 1], 1),
+        ((3, 2), [2, 2], 2),
+        ((3, 4), [1, 2], 1),
+        ((3, 3), [2, 2], 4),
+    ):
+        node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=strides)
+        given = {"w": weights(4, 5, *kernel)}
+        graph = import_model(model([node], {"x": list(IMAGE)}, given))
+        assert sum(n.compute.kind is ComputeKind.CONTRACTION for n in graph.nodes) == sums

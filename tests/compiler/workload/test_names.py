@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from compiler.index import Index
-from compiler.scalar import Const, apply
+from compiler.scalar import Const, Load, apply
 from compiler.workload.names import describe
 from compiler.workload.partition import partition
 from tests.compiler.workload.graphs import GraphBuilder, load
@@ -35,6 +35,15 @@ def test_matrix_products_have_batch_rows_reduced_and_columns() -> None:
     x, y = b.input("x", 12, 7, 4), b.input("y", 12, 4, 9)
     body = apply("mul", load(x, "a0", "a1", "r0"), load(y, "a0", "r0", "a2"))
     assert _names(b, b.node((12, 7, 9), body, (4,), "sum")) == ["matmul 12*7x4x9"]
+
+
+def test_places_within_a_stride_are_columns() -> None:
+    b = GraphBuilder()
+    x, w = b.input("x", 5, 4), b.constant(3, 4, 9)
+    place = Index.of("a0")
+    element = Load(x, (place // 3, Index.of("r0")))
+    weights = Load(w, (place % 3, Index.of("r0"), Index.of("a1")))
+    assert _names(b, b.node((15, 9), apply("mul", element, weights), (4,), "sum")) == ["matmul 5x4x27"]
 
 
 def test_constant_matrices_of_a_batch_are_no_convolution() -> None:
