@@ -2,7 +2,7 @@
 
 prepare --models DIR [--tasks N] [--threads N]   an empty pool for the heaviest Tasks of each network
 record [--count N] [--live N] [--visits N] [--minutes M]  fill the pools evenly; run it again to go on
-settle [--minutes M]                             compare the best of each pool; run it again to go on
+settle [--minutes M] [--proposed]                compare the best of each pool; run it again to go on
 report [--seeds N] [--trials N] [--json FILE] [--plot FILE]
 train [--model FILE]                             a cost model, kept where it is better than the one in use
 fit                                              the rates of the predicted cycles (tuner/cost_model/cost.py)
@@ -27,6 +27,7 @@ from benchmarks.search.lab import (
     Findings,
     ablation,
     leave_machine_out,
+    proposed,
     replay_all,
     seen,
     task_samples,
@@ -91,8 +92,9 @@ def _record(options: argparse.Namespace) -> None:
 
 def _settle(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
+    wanted = proposed(*_samples(options.pools)) if options.proposed else {}
     with _bench(options.threads, clock) as bench:
-        _counted(settle(_pool_files(options), 60 * options.minutes, bench), "rows compared", clock)
+        _counted(settle(_pool_files(options), 60 * options.minutes, bench, wanted), "rows compared", clock)
 
 
 @contextmanager
@@ -214,6 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     for measuring in (recording, settling):
         measuring.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")
         measuring.add_argument("--threads", type=int, default=1, help="only pools of Tasks for so many (1)")
+    settling.add_argument("--proposed", action="store_true", help="compare what searches try first too")
     training = commands.add_parser("train", help="a cost model from the pools, kept where it is better")
     training.add_argument("--model", type=Path, default=SHIPPED, help="where the model is, or will be")
     commands.add_parser("fit", help="rates of the predicted cycles that explain the pools best")

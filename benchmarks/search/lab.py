@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median, stdev
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.search.pools import Pool, pool_space
-from benchmarks.search.replay import candidates, replay
+from benchmarks.search.replay import BATCH, Replay, candidates, replay
 from benchmarks.search.settle import unsettled
 from compiler.schedule.steps import Algorithm
 from compiler.space.space import Assignment
@@ -30,6 +30,8 @@ from tuner.record import Relative
 GROUPS = ("work", "machine", "tile", "level", "parallel", "nest", "cost")
 MILESTONES = (1, 8, 32, 64)
 SOLVED = 0.97
+PROPOSALS = 3
+"""Seeds of the searches whose first trials are settled."""
 LEAST_ROWS = 12
 """Smaller pools say nothing."""
 
@@ -116,8 +118,23 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
 def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int) -> Curves:
     """Curves of every pool and seed, by strategy; shape (n_pools * seeds, trials), the seeds of a pool together.
 
-    `evolutionary` begins with nothing; `warm` with what a log has that knows the other networks: their trees, and the
-    best candidates of their Tasks.
+    `evolutionary` begins with nothing; `warm` as `warm_replays` says.
+    """
+    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "warm": []}
+    for pool, task, warm in zip(pools, tasks, warm_replays(pools, tasks, seeds, trials), strict=True):
+        for seed in range(seeds):
+            for strategy in ("random", "evolutionary"):
+                curves[strategy].append(replay(pool, task.features, strategy, seed, trials).curve)
+        curves["warm"] += [found.curve for found in warm]
+    return {name: np.array(runs) for name, runs in curves.items()}
+
+
+def warm_replays(
+    pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int
+) -> Iterator[list[Replay]]:
+    """Of every pool, a search per seed that knows what a log has of the other networks.
+
+    That is their trees, and the best candidates of their Tasks.
     """
     priors = {
         network: train(
@@ -127,14 +144,20 @@ def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, 
         )
         for network in {pool.network for pool in pools}
     }
-    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "warm": []}
     for pool, task, near in zip(pools, tasks, near_seeds(pools), strict=True):
-        for seed in range(seeds):
-            rows, prior = task.features, priors[pool.network]
-            curves["random"].append(replay(pool, rows, "random", seed, trials))
-            curves["evolutionary"].append(replay(pool, rows, "evolutionary", seed, trials))
-            curves["warm"].append(replay(pool, rows, "evolutionary", seed, trials, prior, near))
-    return {name: np.array(runs) for name, runs in curves.items()}
+        prior = priors[pool.network]
+        yield [
+            replay(pool, task.features, "evolutionary", seed, trials, prior, near) for seed in range(seeds)
+        ]
+
+
+def proposed(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> dict[str, set[Assignment]]:
+    """What warm searches try first, by the key of the Task."""
+    replays = warm_replays(pools, tasks, PROPOSALS, BATCH)
+    return {
+        pool.key: {a for found in warm for a in found.asked}
+        for pool, warm in zip(pools, replays, strict=True)
+    }
 
 
 def near_seeds(pools: Sequence[Pool]) -> list[list[Assignment]]:
@@ -313,4 +336,4 @@ def _ratio(one: Array, other: Array) -> Interval:
 def _default_share(pool: Pool) -> float:
     default = pool_space(pool).default
     seconds = next((row.seconds for row in pool.rows if row.assignment == default), None)
-    return 0.0 if seconds is None else pool.best_s / seconds
+    return 0.0 if seconds is None else min(1.0, pool.best_s / seconds)

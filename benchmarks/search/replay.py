@@ -38,6 +38,17 @@ Curve = Array
 
 
 @dataclass(frozen=True)
+class Replay:
+    """What a search asked for, in order, and the best throughput so far relative to the pool's best after each trial.
+
+    The curve has the shape (trials,), whether or not the pool ended before.
+    """
+
+    asked: tuple[Assignment, ...]
+    curve: Curve
+
+
+@dataclass(frozen=True)
 class PoolSpace(SearchSpace):
     """A SearchSpace of which only the pool's assignments are legal. `pool`: in the order of the sampler."""
 
@@ -111,10 +122,10 @@ def replay(
     trials: int,
     prior: xgb.Booster | None = None,
     near: Sequence[Assignment] = (),
-) -> Curve:
-    """Best throughput so far relative to the pool's best, after 1 to `trials` trials; shape (trials,).
+) -> Replay:
+    """A search of so many trials, the default first, as in a session.
 
-    The default comes first, as in a session. `rows`: features of the pool's candidates, shape (n_candidates,
+    `rows`: features of the pool's candidates, shape (n_candidates,
     n_features); `prior`: trees that the cost model begins with; `near`: of the whole space, what is tried after the
     default: the nearest candidates of the pool stand for it.
     """
@@ -137,16 +148,16 @@ def replay(
     else:
         learner = Learner(None, PhaseClock(lambda: 0.0))
         searching = make_strategy(strategy, space, learner.scorer(pool.task), seed, first)
-    best, curve = np.inf, list[float]()
-    while len(curve) < trials and (batch := searching.propose(min(BATCH, trials - len(curve)))):
+    asked = list[Assignment]()
+    while len(asked) < trials and (batch := searching.propose(min(BATCH, trials - len(asked)))):
         results = [_result(times[c.assignment or ()]) for c in batch]
-        for result in results:
-            best = min(best, result.median_s) if isinstance(result, Measured) else best
-            curve.append(pool.best_s / best)
+        asked += [c.assignment or () for c in batch]
         searching.observe(batch, results)
         learner.observe(pool.task, list(zip(batch, results, strict=True)))
         learner.train_if_due()
-    return np.array(curve + [curve[-1]] * (trials - len(curve)))
+    seconds = np.array([times[assignment] or np.inf for assignment in asked])
+    curve = np.minimum(1.0, pool.best_s / np.minimum.accumulate(seconds))
+    return Replay(tuple(asked), np.pad(curve, (0, trials - len(curve)), mode="edge"))
 
 
 def candidates(pool: Pool) -> list[Candidate]:

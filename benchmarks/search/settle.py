@@ -3,16 +3,17 @@
 The front of a pool is timed in turns with the default, in one process within the same seconds, so that what slows one
 slows all; only the ratios to the default count (tuner.pairs). Whoever was lucky falls back and the next comes forward,
 until all of the front have been compared often enough: what a comparison says depends on where the buffers lie too, and
-on what else the machine does in that second.
+on what else the machine does in that second. What a search would try first is compared as well, since its share of the
+best is what the report says.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
-from benchmarks.search.pools import PoolFile, Row
+from benchmarks.search.pools import PoolFile, Row, key_of
 from compiler.errors import InputError
 from compiler.space.space import Assignment
 from tuner.candidate import Candidate
@@ -22,22 +23,32 @@ from tuner.workbench import Workbench
 
 FRONTS = {16: 8, 6: 30}
 """So many of the best are compared so often: of many that are alike, who seems the best is still the luckiest."""
+PROPOSED = 8
+"""What a search tries first is compared so often."""
 
 
-def settle(files: Sequence[PoolFile], seconds: float, bench: Workbench) -> Counter[str]:
+def settle(
+    files: Sequence[PoolFile],
+    seconds: float,
+    bench: Workbench,
+    proposed: Mapping[str, Set[Assignment]] | None = None,
+) -> Counter[str]:
     """Compare the fronts of pools for so many seconds; how many rows of each have been compared then.
 
     A pool of which the default has no time is left alone. Raises InputError where a default fails in a comparison.
+
+    proposed: others that are compared PROPOSED times, by the key of the Task.
     """
     end = time.monotonic() + seconds
     for file in files:
-        while time.monotonic() < end and (open_ones := unsettled(file.rows, file.space.default)):
+        others = (proposed or {}).get(key_of(file.task), frozenset())
+        while time.monotonic() < end and (open_ones := unsettled(file.rows, file.space.default, others)):
             _compare(file, open_ones, bench)
     return Counter({file.path.name: sum(bool(row.ratios) for row in file.rows) for file in files})
 
 
-def unsettled(rows: Sequence[Row], default: Assignment) -> list[Row]:
-    """Those of a pool's front that have not been compared often enough."""
+def unsettled(rows: Sequence[Row], default: Assignment, proposed: Set[Assignment] = frozenset()) -> list[Row]:
+    """Those of a pool's front, and of what is proposed, that have not been compared often enough."""
     timed = [row for row in rows if row.seconds is not None]
     if all(row.assignment != default for row in timed):
         return []
@@ -45,7 +56,8 @@ def unsettled(rows: Sequence[Row], default: Assignment) -> list[Row]:
     for front, often in FRONTS.items():
         if left := [row for row in rivals[:front] if len(row.ratios) < often]:
             return left
-    return []
+    wanted = [row for row in rivals if row.assignment in proposed and len(row.ratios) < PROPOSED]
+    return wanted[: max(FRONTS)]
 
 
 def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> None:
