@@ -4,7 +4,8 @@ A simple model of one core: a tile of r rows and v vectors costs, per step of th
 loads and r scalar loads. As many loads as multiply-adds a cycle and enough independent accumulators to cover their
 latency are assumed; tiles at the edges count as what they are. Where no operand is shared between the rows and vectors
 of a tile (depthwise convolution, pooling), a larger one only reads further apart: it ends where latency is hidden, and
-is as high as windows along the rows share what they read.
+is as high as windows along the rows share what they read; memory is read from end to end where panels would crowd a few
+sets of the first cache.
 Nothing here knows a particular machine: measuring finds the rest.
 """
 
@@ -15,6 +16,7 @@ from math import gcd, prod
 from compiler.instruction import Instruction
 from compiler.loop.pair import ROWS
 from compiler.scalar import Load, loads
+from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import default_depth
 from compiler.space.register_tile import RegisterTile
@@ -52,7 +54,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     streams = _streams(axes, anchor)
     _, rows, vectors = _tile(tile, streams=streams)
     orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
-    along = streams and not _shares_lanes(axes, anchor) and "inside" in orders
+    along = streams and "inside" in orders and (not _shares_lanes(axes, anchor) or _crowds(tile, vectors))
     points = prod(size for _, size in tile.sums)
     cycles = rows * vectors * tile.copies * points / PIPES
     traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows, cycles)
@@ -108,6 +110,13 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     around = {a.name for a in axes.others} | ({axes.row.name} if axes.row is not None else set())
     read = [{n for index in load.indices for n in index.names()} for load in loads(anchor.body)]
     return any(axes.vector.name in names and not around <= names for names in read)
+
+
+def _crowds(tile: RegisterTile, vectors: int) -> bool:
+    """Whether rows of windows drive each other out of the first cache when a panel is as wide as so many vectors."""
+    run = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes
+    around = {a.name for a in tile.axes.others}
+    return crowds(tile.workload, tile.anchor, tile.axes.vector.name, around, run, tile.target)
 
 
 def tile_cycles(tile: RegisterTile) -> float:

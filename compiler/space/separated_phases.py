@@ -14,6 +14,7 @@ from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
 from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
+from compiler.space.crowding import LINE, crowds
 from compiler.space.default_tile import default_values
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
@@ -24,7 +25,7 @@ WIDEST = 4
 """Vectors of a default tile."""
 ORDERS = ("block8", "block4", "outside")
 """A few rows of windows for one panel, so that what two of them read is read twice from the first cache, and what
-follows in memory is read soon."""
+follows in memory is read soon; unless a panel has half of each line, or a few sets of that cache."""
 NEARLY = 1.25
 """Of tiles that need so many times the fewest combinations, the widest reads memory in the longest runs."""
 
@@ -95,8 +96,16 @@ class SeparatedPhases:
         values = default_values(tile)
         _, rows, vectors = self.best_tile(tile)
         orders = tile.loops_by_order({**values, "rows": rows, "vectors": vectors})
-        order = next((name for name in ORDERS if name in orders), str(values["order"]))
+        first = ("inside", *ORDERS) if self._reads_ahead(tile, vectors) else ORDERS
+        order = next((name for name in first if name in orders), str(values["order"]))
         return {**values, "rows": rows, "vectors": vectors, "order": order}
+
+    def _reads_ahead(self, tile: RegisterTile, vectors: int) -> bool:
+        """Whether a panel of so many vectors is better followed by the next one than by the places around it."""
+        stage = self.workload.stages[0]
+        run = vectors * tile.axes.lanes * stage.dtype.size_bytes
+        around = {a.name for a in tile.axes.others}
+        return run < LINE or crowds(self.workload, stage, tile.axes.vector.name, around, run, tile.target)
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The tile, and what is shared right before it."""

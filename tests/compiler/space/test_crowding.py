@@ -1,0 +1,54 @@
+"""Places that lie a power of two apart share sets of the first cache: then memory is read from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compiler.space.crowding import crowds
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
+from tests.compiler.workloads import depthwise, windows
+
+V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
+V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "run", "expected"),
+    [
+        pytest.param(14, 512, 64, True, id="2 of 64 sets, and 48 lines"),
+        pytest.param(2, 512, 2048, False, id="all channels have all sets"),
+        pytest.param(2, 512, 64, False, id="two sets hold 12 lines"),
+        pytest.param(14, 384, 64, False, id="8 sets of 8 lines"),
+        pytest.param(14, 576, 64, False, id="16 sets"),
+        pytest.param(56, 144, 64, False, id="places 9 lines apart have all sets"),
+        pytest.param(56, 128, 64, True, id="8 sets, and 174 lines"),
+        pytest.param(200, 144, 64, True, id="606 lines of 512"),
+    ],
+)
+def test_lines_of_a_few_sets(size: int, channels: int, run: int, *, expected: bool) -> None:
+    workload = depthwise(size, channels)
+    assert crowds(workload, workload.stages[0], "s2", {"s0"}, run, V3) is expected
+
+
+def test_strided_windows_have_more_places_and_as_many_sets() -> None:
+    for stride, expected in ((1, False), (2, True)):
+        workload = depthwise(32, 192, stride)
+        assert crowds(workload, workload.stages[0], "s2", {"s0"}, 64, V3) is expected
+
+
+@pytest.mark.parametrize(("channels", "inside"), [(512, True), (576, False)])
+def test_a_depthwise_default_reads_what_would_crowd_from_end_to_end(channels: int, *, inside: bool) -> None:
+    space = build_space(depthwise(14, channels), V3, 1)
+    assert (space.values(space.default)["order"] == "inside") is inside
+
+
+def test_windows_side_by_side_leave_no_half_lines() -> None:
+    """A panel of one vector is half a line with 32 bytes, and a whole one with 64."""
+    for target, inside in ((V3, True), (V4, False)):
+        space = build_space(windows(28, 192, reducer="max", outside=float("-inf")), target, 1)
+        values = space.values(space.default)
+        assert values["algorithm"] == "separated"
+        assert (values["order"] == "inside") is inside
