@@ -21,7 +21,7 @@ from tuner.measure import Measured, MeasureResult
 from tuner.pairs import ratio_interval
 from tuner.workbench import Workbench
 
-FRONTS = {16: 8, 6: 30}
+FRONTS = {16: 8, 6: 12}
 """So many of the best are compared so often: of many that are alike, who seems the best is still the luckiest."""
 PROPOSED = 8
 """What a search tries first is compared so often."""
