@@ -19,6 +19,10 @@ from compiler.errors import TargetError
 
 _FUSED = frozenset({"fma", "avx512f", "neon"})
 """Features of CPUs that bring a fused multiply-add."""
+LINE_BYTES = 64
+"""Of a cache; a prefetch brings as much, at least."""
+PAGE_BYTES = 4096
+"""Of memory. A first cache begins with its first set again after as much, or less."""
 FEW_REGISTERS = 16
 """Vector registers that the constants of an elementary function would fill."""
 

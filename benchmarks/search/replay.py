@@ -125,9 +125,8 @@ def replay(
 ) -> Replay:
     """A search of so many trials, the default first, as in a session.
 
-    `rows`: features of the pool's candidates, shape (n_candidates,
-    n_features); `prior`: trees that the cost model begins with; `near`: of the whole space, what is tried after the
-    default: the nearest candidates of the pool stand for it.
+    `rows`: features of the pool's candidates, shape (n_candidates, n_features); `prior`: trees that the cost model
+    begins with; `near`: of the whole space, what is tried after the default: the nearest of the pool stand for it.
     """
     whole = pool_space(pool)
     times = {row.assignment: row.seconds for row in pool.rows}

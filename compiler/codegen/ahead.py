@@ -28,10 +28,8 @@ from compiler.loop.ir import (
     walk_statements,
 )
 from compiler.scalar import loads
-from compiler.target import Target
+from compiler.target import LINE_BYTES, Target
 
-LINE = 64
-"""Bytes that one prefetch brings, at least."""
 MOST_LINES = 2
 """Lines that one iteration may ask for: more would cost what they save."""
 LEAST_PANEL = 4096
@@ -125,7 +123,7 @@ class _Panels:
         if not step or self._count(stmt.body, elements=True) < LEAST_READS * step:
             return False
         size, iterations = self.buffer.dtype.size_bytes, self._count(stmt.body, elements=False)
-        lines = -(-step * size // (iterations * LINE))
+        lines = -(-step * size // (iterations * LINE_BYTES))
         if step * size >= LEAST_PANEL and lines <= MOST_LINES:
             self._share(stmt.body, first + step, step / iterations, lines)
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from compiler.codegen.ahead import LINE
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Active, Indices, LaneDependent, Linear, Prepared
@@ -14,7 +13,7 @@ from compiler.codegen.types import Value, literal, llvm_type, suffix
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
 from compiler.scalar import Const, Load
-from compiler.target import Target
+from compiler.target import LINE_BYTES, Target
 
 MOST_VECTORS = 4
 """Vectors that a load with a stride may take: lanes further apart are loaded one by one."""
@@ -279,7 +278,7 @@ class Memory:
     def fetch(self, buffer: Buffer, linear: Linear, lines: int) -> None:
         """Have so many lines from a place on brought into the second cache; what is not there is no error."""
         for line in range(lines):
-            start = linear._replace(const=linear.const + line * LINE // buffer.dtype.size_bytes)
+            start = linear._replace(const=linear.const + line * LINE_BYTES // buffer.dtype.size_bytes)
             self._fetch_line(buffer, start, _SECOND_CACHE)
 
     def _fetch_line(self, buffer: Buffer, linear: Linear, caches: int) -> None:
@@ -296,7 +295,7 @@ class Memory:
             linear = self.flat(load, buffer)
         except LaneDependent:
             return
-        per_line = LINE // buffer.dtype.size_bytes
+        per_line = LINE_BYTES // buffer.dtype.size_bytes
         line = (buffer.name, linear._replace(const=linear.const // per_line))
         if linear.lane in (0, 1) and line not in lines:
             lines.add(line)

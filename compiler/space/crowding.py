@@ -10,25 +10,27 @@ from collections.abc import Set
 from math import gcd, prod
 
 from compiler.scalar import Load, loads
-from compiler.target import Target
+from compiler.space.structure import TileAxes
+from compiler.target import LINE_BYTES, PAGE_BYTES, Target
 from compiler.workload.ir import Stage, Workload
 
-LINE = 64
-WAY = 4096
-"""Bytes after which a first cache begins with its first set again: those of a page, or fewer."""
+
+def panel_bytes(stage: Stage, axes: TileAxes, vectors: int) -> int:
+    """What a panel of so many vectors has at each place."""
+    return vectors * axes.lanes * stage.dtype.size_bytes
 
 
-def crowds(
-    workload: Workload, stage: Stage, vector: str, fixed: Set[str], run_bytes: int, target: Target
-) -> bool:
-    """Whether places of some operand are driven out of the first cache before all axes but `fixed` have run.
+def crowds(workload: Workload, stage: Stage, axes: TileAxes, vectors: int, target: Target) -> bool:
+    """Whether a panel of so many vectors drives places of some operand out of the first cache too soon.
 
-    run_bytes: what is read at each place, along the axis `vector`.
+    These are the places that the stage reads while `axes.others` stand still.
     """
+    run_bytes = panel_bytes(stage, axes, vectors)
+    fixed = {axes.vector.name, *(a.name for a in axes.others)}
     return any(
-        _crowds(workload, stage, load, fixed | {vector}, run_bytes, target)
+        _crowds(workload, stage, load, fixed, run_bytes, target)
         for load in loads(stage.body)
-        if any(vector in index.names() for index in load.indices)
+        if any(axes.vector.name in index.names() for index in load.indices)
     )
 
 
@@ -47,7 +49,7 @@ def _crowds(
         reach = sum(step * (sizes[name] - 1) for name, step in moved.items()) // least + 1
         places *= min(reach, prod(sizes[name] for name in moved))
         steps.append(least * stride * buffer.dtype.size_bytes)
-    lines = -(-run_bytes // LINE)
-    apart = gcd(*steps, WAY)
-    held = min(WAY, WAY // apart * lines * LINE) // LINE * (target.l1_bytes // WAY)
-    return places * lines > held
+    lines = -(-run_bytes // LINE_BYTES)
+    apart, ways = gcd(*steps, PAGE_BYTES), target.l1_bytes // PAGE_BYTES
+    sets = min(PAGE_BYTES // LINE_BYTES, PAGE_BYTES // apart * lines)
+    return places * lines > sets * ways

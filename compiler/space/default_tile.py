@@ -54,7 +54,8 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     streams = _streams(axes, anchor)
     _, rows, vectors = _tile(tile, streams=streams)
     orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
-    along = streams and "inside" in orders and (not _shares_lanes(axes, anchor) or _crowds(tile, vectors))
+    crowded = streams and crowds(tile.workload, anchor, axes, vectors, tile.target)
+    along = streams and "inside" in orders and (crowded or not _shares_lanes(axes, anchor))
     points = prod(size for _, size in tile.sums)
     cycles = rows * vectors * tile.copies * points / PIPES
     traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows, cycles)
@@ -110,13 +111,6 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     around = {a.name for a in axes.others} | ({axes.row.name} if axes.row is not None else set())
     read = [{n for index in load.indices for n in index.names()} for load in loads(anchor.body)]
     return any(axes.vector.name in names and not around <= names for names in read)
-
-
-def _crowds(tile: RegisterTile, vectors: int) -> bool:
-    """Whether rows of windows drive each other out of the first cache when a panel is as wide as so many vectors."""
-    run = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes
-    around = {a.name for a in tile.axes.others}
-    return crowds(tile.workload, tile.anchor, tile.axes.vector.name, around, run, tile.target)
 
 
 def tile_cycles(tile: RegisterTile) -> float:

@@ -14,11 +14,11 @@ from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
 from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
-from compiler.space.crowding import LINE, crowds
+from compiler.space.crowding import crowds, panel_bytes
 from compiler.space.default_tile import default_values
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
-from compiler.target import Target
+from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Stage, Workload
 
 WIDEST = 4
@@ -103,9 +103,8 @@ class SeparatedPhases:
     def _reads_ahead(self, tile: RegisterTile, vectors: int) -> bool:
         """Whether a panel of so many vectors is better followed by the next one than by the places around it."""
         stage = self.workload.stages[0]
-        run = vectors * tile.axes.lanes * stage.dtype.size_bytes
-        around = {a.name for a in tile.axes.others}
-        return run < LINE or crowds(self.workload, stage, tile.axes.vector.name, around, run, tile.target)
+        half = panel_bytes(stage, tile.axes, vectors) < LINE_BYTES
+        return half or crowds(self.workload, stage, tile.axes, vectors, tile.target)
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The tile, and what is shared right before it."""

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from compiler.index import Atom, Divisor, FloorDiv, Index, LookedUp, Mod, Times
 from compiler.scalar import lookup_names
 from compiler.symbol import static
+from compiler.target import LINE_BYTES, PAGE_BYTES
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 AccessClass = Literal["input", "constant", "output"]
-LINE_BYTES = 64
-PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)

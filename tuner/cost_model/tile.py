@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.target import Target
+from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Stage
-from tuner.cost_model.nest import LINE_BYTES, Access, Array, Flags, Nests
+from tuner.cost_model.nest import Access, Array, Flags, Nests
 
 Places = NDArray[np.intp]
 

@@ -7,14 +7,14 @@ from itertools import product
 
 import pytest
 
-from compiler.codegen.ahead import LINE, Ahead, fetched_ahead
+from compiler.codegen.ahead import Ahead, fetched_ahead
 from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind, Store, walk_statements
 from compiler.pipeline import build_nest
 from compiler.scalar import loads
 from compiler.space.rules import build_space
-from compiler.target import PRESETS, native_target
+from compiler.target import LINE_BYTES, PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
 from tests.compiler.workloads import matmul, padded_convolution, random_operands
@@ -45,8 +45,8 @@ def test_the_iterations_of_one_panel_fetch_all_of_the_next() -> None:
     for places in product(*(range(s.extent.limit) for s in inner)):
         values = {outer.var: 2, **dict(zip((s.var for s in inner), places, strict=True))}
         start = ahead.place.evaluate(values) * 4
-        fetched |= {(start + LINE * n) // LINE for n in range(ahead.lines)}
-    first, last = 3 * panel * 4 // LINE, (4 * panel * 4 - 1) // LINE
+        fetched |= {(start + LINE_BYTES * n) // LINE_BYTES for n in range(ahead.lines)}
+    first, last = 3 * panel * 4 // LINE_BYTES, (4 * panel * 4 - 1) // LINE_BYTES
     # Iterations that the code of the edges leaves out miss little.
     assert len(fetched & set(range(first, last + 1))) >= 0.9 * (last + 1 - first)
     assert max(fetched) <= last + 1

@@ -8,35 +8,41 @@ import pytest
 
 from compiler.space.crowding import crowds
 from compiler.space.rules import build_space
+from compiler.space.structure import tile_axes
 from compiler.target import PRESETS
+from compiler.workload.ir import Workload
 from tests.compiler.workloads import depthwise, windows
 
 V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
 V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
 
 
+def crowded(workload: Workload, vectors: int) -> bool:
+    anchor, store = workload.stages
+    return crowds(workload, anchor, tile_axes(workload, store, V3, anchor), vectors, V3)
+
+
 @pytest.mark.parametrize(
-    ("size", "channels", "run", "expected"),
+    ("size", "channels", "vectors", "expected"),
     [
-        pytest.param(14, 512, 64, True, id="2 of 64 sets, and 48 lines"),
-        pytest.param(2, 512, 2048, False, id="all channels have all sets"),
-        pytest.param(2, 512, 64, False, id="two sets hold 12 lines"),
-        pytest.param(14, 384, 64, False, id="8 sets of 8 lines"),
-        pytest.param(14, 576, 64, False, id="16 sets"),
-        pytest.param(56, 144, 64, False, id="places 9 lines apart have all sets"),
-        pytest.param(56, 128, 64, True, id="8 sets, and 174 lines"),
-        pytest.param(200, 144, 64, True, id="606 lines of 512"),
+        pytest.param(14, 512, 2, True, id="2 of 64 sets, and 48 lines"),
+        pytest.param(2, 512, 64, False, id="all channels have all sets"),
+        pytest.param(2, 512, 2, False, id="two sets hold 12 lines"),
+        pytest.param(14, 384, 2, False, id="8 sets of 8 lines"),
+        pytest.param(14, 576, 2, False, id="16 sets"),
+        pytest.param(56, 144, 2, False, id="places 9 lines apart have all sets"),
+        pytest.param(56, 128, 2, True, id="8 sets, and 174 lines"),
+        pytest.param(200, 144, 2, True, id="606 lines of 512"),
     ],
 )
-def test_lines_of_a_few_sets(size: int, channels: int, run: int, *, expected: bool) -> None:
-    workload = depthwise(size, channels)
-    assert crowds(workload, workload.stages[0], "s2", {"s0"}, run, V3) is expected
+def test_lines_of_a_few_sets(size: int, channels: int, vectors: int, *, expected: bool) -> None:
+    """Panels of so many vectors of 32 bytes."""
+    assert crowded(depthwise(size, channels), vectors) is expected
 
 
 def test_strided_windows_have_more_places_and_as_many_sets() -> None:
     for stride, expected in ((1, False), (2, True)):
-        workload = depthwise(32, 192, stride)
-        assert crowds(workload, workload.stages[0], "s2", {"s0"}, 64, V3) is expected
+        assert crowded(depthwise(32, 192, stride), 2) is expected
 
 
 @pytest.mark.parametrize(("channels", "inside"), [(512, True), (576, False)])

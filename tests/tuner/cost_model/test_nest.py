@@ -10,9 +10,10 @@ from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, LoopKind, Reorder, Split, Step
 from compiler.symbol import axis
+from compiler.target import LINE_BYTES, PAGE_BYTES
 from compiler.workload.ir import Operand, Stage, Workload
 from tuner.cost_model.concrete import concrete_nest
-from tuner.cost_model.nest import LINE_BYTES, PAGE_BYTES, Nests
+from tuner.cost_model.nest import Nests
 
 ROW, COLUMN = Index.of("i"), Index.of("j")
 
