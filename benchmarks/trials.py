@@ -1,29 +1,35 @@
-"""How much the time of a trial depends on the moment it was taken at (docs/decisions/0024-trials-in-turns.md).
+"""How much the time of a trial depends on the moment it was taken at (docs/decisions/0030-trials-at-a-pace.md).
 
     python -m benchmarks.trials MODEL [--tasks 5] [--candidates 20] [--repeats 6]
 
 Measures the same candidates of the heaviest Tasks again and again, in alternation one at a time and all in turns, and
-prints per Task the standard deviation of the logarithms of a candidate's times: of the median and of the least sample.
+prints per Task the standard deviation of the logarithms of a candidate's times: one at a time, in turns, and at the
+pace of the default. Then how many pairs, of those more than 3 % apart, trials of different moments order alike.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from statistics import mean, stdev
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.search.record import network_tasks
 from compiler.space.rules import build_space
 from compiler.target import native_target
 from tuner.candidate import Candidate
+from tuner.cost_model.gates import GAP
 from tuner.measure import Built, Measured, MeasureInput, MeasureResult
 from tuner.task import Task
 from workers.local import LocalBuilder, LocalRunner
 
+Array = NDArray[np.float64]
 Trials = Sequence[Sequence[MeasureResult]]
 """Of each repeat, in the order of the candidates."""
 
@@ -38,41 +44,59 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=20, help="of each Task")
     parser.add_argument("--repeats", type=int, default=6)
     arguments = parser.parse_args()
-    print(f"{'spread of the logarithms of times':44s}   one at a time        in turns")
-    print(f"{'':44s}  median   least    median   least")
+    print(f"{'':44s}  spread of the logarithms    pairs ordered alike")
+    print(f"{'':44s}   alone   turns    pace      alone   turns    pace")
     with closing(LocalBuilder()) as builder, closing(LocalRunner()) as runner:
         for task in network_tasks(arguments.model, arguments.tasks, 1, native_target(), set()):
             built = _built(task, arguments.candidates, builder)
             alone, turns = repeated(task, built, runner, arguments.repeats)
-            figures = [spread(trials, least=least) for trials in (alone, turns) for least in (False, True)]
-            print(f"{task.name[:44]:44s}" + "".join(f"{figure:8.3f}" for figure in figures))
+            ways = [times(alone), times(turns), times(turns, paced=True)]
+            figures = [*(spread(way) for way in ways), *(agreement(way) for way in ways)]
+            print(f"{task.name[:44]:44s}" + "{:8.3f}{:8.3f}{:8.3f}   {:8.3f}{:8.3f}{:8.3f}".format(*figures))
 
 
 def repeated(task: Task, built: Sequence[Built], runner: LocalRunner, repeats: int) -> tuple[Trials, Trials]:
-    """The trials of candidates one at a time, and of all in turns; the two alternate."""
+    """The trials of candidates one at a time, and of all in turns, beside the first; the two alternate."""
     alone, turns = [], []
     for _ in range(repeats):
         alone.append([result for one in built for result in runner.run(task, [one])])
-        turns.append(runner.run(task, built))
+        turns.append(runner.run(task, built, built[0]))
     return alone, turns
 
 
-def spread(trials: Trials, *, least: bool) -> float:
-    """Standard deviation of the logarithms of a candidate's times, mean over the faster half: others are cut short.
+def times(trials: Trials, *, paced: bool = False) -> Array:
+    """Logarithms of what the faster half of the candidates took, by candidate and repeat: others are cut short.
 
-    What all candidates of a repeat have in common orders none of them before another, and is left out.
+    paced: at the pace of the one that was timed with them.
     """
-    times = [[_time(r, least=least) for r in results] for results in zip(*trials, strict=True)]
-    timed = sorted((of_one for of_one in times if min(of_one) > 0), key=min)
-    logs = [[math.log(t) for t in of_one] for of_one in timed[: -(-len(timed) // 2)]]
-    common = [mean(repeat) for repeat in zip(*logs, strict=True)]
-    return mean(stdev(x - c for x, c in zip(of_one, common, strict=True)) for of_one in logs)
+    logs = np.log([[_time(r, paced=paced) for r in results] for results in zip(*trials, strict=True)])
+    timed = logs[np.isfinite(logs).all(axis=1)]
+    return timed[np.argsort(timed.min(axis=1))[: -(-len(timed) // 2)]]
 
 
-def _time(result: MeasureResult, *, least: bool) -> float:
+def spread(logs: Array) -> float:
+    """Standard deviation over the repeats, mean over the candidates."""
+    return float(logs.std(axis=1, ddof=1).mean())
+
+
+def agreement(logs: Array) -> float:
+    """Share of the pairs more than GAP apart that are ordered alike, over all pairs of repeats.
+
+    The two of a pair are from different repeats: candidates of different batches compete.
+    """
+    shares = []
+    for one, other in itertools.permutations(range(logs.shape[1]), 2):
+        first = logs[:, one][:, None] - logs[:, other][None]
+        second = logs[:, other][:, None] - logs[:, one][None]
+        apart = np.triu(np.abs(first) > np.log1p(GAP), 1)
+        shares.extend((first > 0)[apart] == (second > 0)[apart])
+    return float(np.mean(shares)) if shares else 1.0
+
+
+def _time(result: MeasureResult, *, paced: bool) -> float:
     if not isinstance(result, Measured):
-        return 0.0
-    return result.least_s if least else result.median_s
+        return math.nan
+    return (result.at_pace(1.0) if paced else result).median_s
 
 
 def _built(task: Task, count: int, builder: LocalBuilder) -> list[Built]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from compiler.codegen.kernel import Kernel
@@ -49,9 +49,12 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A verified candidate's times. `samples_s` are seconds per run, in the order they were taken.
+    """A verified candidate's times.
 
-    `error` is the largest difference from the float64 reference, relative to its largest value.
+    Attributes:
+        samples_s: seconds per run, in the order they were taken.
+        error: largest difference from the float64 reference, relative to its largest value.
+        pacer_s: what the pacer took in the rounds of the samples (`Runner.run`); empty where there was none.
     """
 
     samples_s: tuple[float, ...]
@@ -59,6 +62,14 @@ class Measured:
     build_s: float = 0.0
     verify_s: float = 0.0
     measure_s: float = 0.0
+    pacer_s: tuple[float, ...] = ()
+
+    def at_pace(self, pace_s: float) -> Measured:
+        """The times of a machine on which the pacer takes so long in each round; unchanged where there was none."""
+        if not self.pacer_s:
+            return self
+        samples_s = tuple(s * pace_s / p for s, p in zip(self.samples_s, self.pacer_s, strict=True))
+        return replace(self, samples_s=samples_s, pacer_s=())
 
     @property
     def median_s(self) -> float:
@@ -125,8 +136,12 @@ class Runner(Protocol):
         """Name of the Device that it measures on."""
         ...
 
-    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
-        """Measure all; one result per input. Raises MeasureError where the Device itself is lost."""
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
+        """Measure all; one result per input. Raises MeasureError where the Device itself is lost.
+
+        pacer: a kernel of the Task that is timed in the rounds of each candidate, so that trials of different moments
+            can be compared (`Measured.at_pace`). One that fails is left out.
+        """
         ...
 
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
@@ -147,18 +162,25 @@ def result_json(result: MeasureResult) -> dict[str, Any]:
     """JSON form of a result."""
     if isinstance(result, MeasureFailed):
         return {"kind": result.kind.value, "message": result.message}
-    return {
+    data = {
         "samples_s": list(result.samples_s),
         "error": result.error,
         "build_s": result.build_s,
         "verify_s": result.verify_s,
         "measure_s": result.measure_s,
     }
+    return {**data, "pacer_s": list(result.pacer_s)} if result.pacer_s else data
 
 
 def result_from_json(data: dict[str, Any]) -> MeasureResult:
     """Inverse of `result_json`; raises KeyError, TypeError or ValueError on anything else."""
     if "kind" in data:
         return MeasureFailed(FailureKind(data["kind"]), str(data["message"]))
-    samples = tuple(float(s) for s in data["samples_s"])
-    return Measured(samples, *(float(data[k]) for k in ("error", "build_s", "verify_s", "measure_s")))
+    samples, pacer = (tuple(float(s) for s in of) for of in (data["samples_s"], data.get("pacer_s", ())))
+    if len(pacer) not in (0, len(samples)):
+        msg = f"{len(pacer)} rounds of a pacer do not belong to {len(samples)} samples"
+        raise ValueError(msg)
+    error, build_s, verify_s, measure_s = (
+        float(data[k]) for k in ("error", "build_s", "verify_s", "measure_s")
+    )
+    return Measured(samples, error, build_s, verify_s, measure_s, pacer)

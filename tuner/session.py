@@ -206,7 +206,7 @@ class TuningSession:
                 candidates = run.strategy.propose(int(min(size, affordable)))
             if candidates:
                 self._scheduler.start(place, len(candidates))
-                batch = self._bench.submit(run.task, candidates)
+                batch = self._bench.submit(run.task, candidates, run.default)
                 self._flights.append(_Flight(place, batch, self._clock.elapsed_s))
                 return True
             self._scheduler.finish(place)
@@ -231,7 +231,7 @@ class TuningSession:
     def _learn(self, flight: _Flight, results: Sequence[MeasureResult]) -> None:
         """Make trials durable and learn from them."""
         run = self._runs[flight.place]
-        batch = list(zip(flight.batch.candidates, results, strict=True))
+        batch = list(zip(flight.batch.candidates, run.paced(results), strict=True))
         device, seed = self._bench.device, self._options.measure.seed
         with self._clock.phase("store"):
             trials = [Trial(run.task.key, c.schedule, r, device, seed) for c, r in batch]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from tuner import finals
@@ -50,6 +51,7 @@ class TaskRun:
         self.cached = False
         self.replaced = False
         self._measured: dict[str, Timed] = {}
+        self._pace_s: float | None = None
         self._best_s: float | None = None
         self._curve: list[tuple[int, float, float]] = []
         self._last_s = 0.0
@@ -79,6 +81,21 @@ class TaskRun:
     def needs_final(self) -> bool:
         """Whether a comparison is due that has not been held."""
         return not self.settled and bool(self._measured) and (self.trials > 0 or not self._has_final_record)
+
+    def paced(self, results: Sequence[MeasureResult]) -> list[MeasureResult]:
+        """What trials would have taken on a machine that is as fast as when the default had its own (`at_pace`).
+
+        Trials of other moments compete with them. Where the default has none yet, the pace is that of these.
+        """
+        if self._pace_s is None:
+            trial = self.trial_of(self.default)
+            rounds = max((r.pacer_s for r in results if isinstance(r, Measured)), key=len, default=())
+            if trial is not None:
+                self._pace_s = trial.median_s
+            elif rounds:
+                self._pace_s = statistics.median(rounds)
+        pace_s = self._pace_s
+        return [r.at_pace(pace_s) if isinstance(r, Measured) and pace_s else r for r in results]
 
     def observe(self, batch: Batch, elapsed_s: float) -> list[Event]:
         """Take over new trials; what there is to tell of them."""

@@ -20,7 +20,7 @@ from tuner.phases import PhaseClock
 from tuner.task import RecordKey, Task
 
 T = TypeVar("T")
-_Run = Callable[[Task, Sequence[Built]], list[MeasureResult]]
+_Run = Callable[[Task, Sequence[Built], Built | None], list[MeasureResult]]
 
 _KEPT_KERNELS = 512
 """Kernels that are kept for final comparisons."""
@@ -78,17 +78,20 @@ class Workbench:
         """Name of the Device."""
         return self._runner.device
 
-    def submit(self, task: Task, candidates: Sequence[Candidate]) -> Batch:
-        """Have candidates built and timed one after the other, after all that was submitted before."""
-        return self._submit(task, candidates, self._runner.run)
+    def submit(self, task: Task, candidates: Sequence[Candidate], pacer: Candidate | None = None) -> Batch:
+        """Have candidates built and timed, after all that was submitted before; `pacer`: see `Runner.run`."""
+        return self._submit(task, candidates, pacer, self._run)
 
     def compare(self, task: Task, candidates: Sequence[Candidate]) -> Batch:
-        """As `submit`, but they are timed in turns."""
-        return self._submit(task, candidates, self._runner.compare)
+        """As `submit`, but they are timed until it is known which is the fastest."""
+        return self._submit(task, candidates, None, self._compare)
 
-    def _submit(self, task: Task, candidates: Sequence[Candidate], run: _Run) -> Batch:
-        built = self._building.submit(self._build, task, candidates)
-        measured = self._measuring.submit(self._measure, task, built, run)
+    def _submit(
+        self, task: Task, candidates: Sequence[Candidate], pacer: Candidate | None, run: _Run
+    ) -> Batch:
+        wanted = [*candidates, *([] if pacer is None else [pacer])]
+        built = self._building.submit(self._build, task, wanted)
+        measured = self._measuring.submit(self._measure, task, built, len(candidates), run)
         return Batch(candidates, built, measured, self._clock)
 
     def close(self) -> None:
@@ -113,12 +116,19 @@ class Workbench:
         return answers
 
     def _measure(
-        self, task: Task, building: Future[list[Built | MeasureFailed]], run: _Run
+        self, task: Task, building: Future[list[Built | MeasureFailed]], count: int, run: _Run
     ) -> list[MeasureResult]:
-        answers = building.result()
+        answers, beside = building.result()[:count], building.result()[count:]
         built = [answer for answer in answers if isinstance(answer, Built)]
-        timed = iter(self._twice(lambda: run(task, built)) if built else [])
+        pacer = next((answer for answer in beside if isinstance(answer, Built)), None)
+        timed = iter(self._twice(lambda: run(task, built, pacer)) if built else [])
         return [next(timed) if isinstance(answer, Built) else answer for answer in answers]
+
+    def _run(self, task: Task, built: Sequence[Built], pacer: Built | None) -> list[MeasureResult]:
+        return self._runner.run(task, built, pacer)
+
+    def _compare(self, task: Task, built: Sequence[Built], _: Built | None) -> list[MeasureResult]:
+        return self._runner.compare(task, built)
 
     def _twice(self, work: Callable[[], T]) -> T:
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from compiler.codegen.kernel import kernel_from_json
 from compiler.errors import MeasureError
@@ -25,15 +26,13 @@ from tuner.measure import (
 )
 from tuner.task import RecordKey, Task
 from workers.frames import Frame
+from workers.heats import HEAT, Heat
 from workers.process import START_TIMEOUT_S, Child
 from workers.sandbox import Limits
 from workers.wire import kernels_json, options_json, task_json
 
 SETUP_TIMEOUT_S = 300.0
 """For operands and the float64 reference of a batch: they depend on the Task, not on any candidate."""
-
-HEAT = 24
-"""Candidates that are timed in turns as one, a thread of each; those of teams keep threads waiting, and are fewer."""
 
 
 class LocalBuilder:
@@ -164,10 +163,10 @@ class LocalRunner:
         """What the last measuring child had given up, such as "rlimits+no_new_privs+netns"; "" before the first."""
         return self._sandbox
 
-    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
         """Measure all; raises MeasureError where this machine cannot run the Target, or no child can be prepared."""
         _check_native(task)
-        return self._thread.submit(self._measure_all, task, built).result()
+        return self._thread.submit(self._measure_all, task, built, pacer).result()
 
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all in turns, in one child; who fails is left out and the others compared again."""
@@ -179,14 +178,14 @@ class LocalRunner:
         self._thread.shutdown()
         self._end_child()
 
-    def _measure_all(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+    def _measure_all(self, task: Task, built: Sequence[Built], pacer: Built | None) -> list[MeasureResult]:
         found: dict[int, MeasureResult] = {}
         heat = max(1, HEAT // task.threads)
         while left := [place for place in range(len(built)) if place not in found]:
-            some = self._measure_until_failure(task, [built[place] for place in left], heat)
+            some = self._measure_until_failure(task, [built[place] for place in left], pacer, heat)
             found.update({left[place]: result for place, result in some.items()})
             if not some:
-                heat = 1  # Which of them has ended the process shows when they are timed alone.
+                heat, pacer = 1, None  # Which of them has ended the process shows when they are timed alone.
         return [found[place] for place in sorted(found)]
 
     def _compare_all(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
@@ -209,14 +208,14 @@ class LocalRunner:
         self._child = Child("measure", self._options.memory_bytes)
 
     def _measure_until_failure(
-        self, task: Task, built: Sequence[Built], heat: int
+        self, task: Task, built: Sequence[Built], pacer: Built | None, heat: int
     ) -> dict[int, MeasureResult]:
         """Results by place, up to the first failure, in one child; none where a heat of several ended it unanswered."""
         child = self._take(task.threads)
         results: dict[int, MeasureResult] = {}
-        said, done = _Heat(len(built)), False
+        said, done = Heat(len(built), paced=pacer is not None), False
         try:
-            self._prepare(child, task, built, heat)
+            self._prepare(child, task, built, heat, pacer)
             while len(results) < len(built):
                 place, answer = len(results), child.receive(said.patience * self._options.timeout_s)
                 if said.hears(answer):
@@ -276,15 +275,19 @@ class LocalRunner:
             if not done:
                 self._replace_child()
 
-    def _prepare(self, child: Child, task: Task, built: Sequence[Built], heat: int) -> None:
+    def _prepare(
+        self, child: Child, task: Task, built: Sequence[Built], heat: int, pacer: Built | None = None
+    ) -> None:
         """Have a child begin a batch, so many of them at a time; 0: compare all of them."""
-        kernels, codes = kernels_json(built)
-        cpu_s = int(len(built) * self._options.timeout_s * (task.threads + 1)) + 1
+        every = [*built, *([] if pacer is None else [pacer])]
+        kernels, codes = kernels_json(every)
+        cpu_s = int(len(every) * self._options.timeout_s * (task.threads + 1)) + 1
         header = {
             "task": task_json(task),
             "options": options_json(self._options),
             "kernels": kernels,
             "heat": heat,
+            "pacer": pacer is not None,
             "best_s": self._best_s.get(task.key),
             "cpu_s": cpu_s,
         }
@@ -311,44 +314,6 @@ class LocalRunner:
         if self._child is None:
             self._child = started(Child("measure", self._options.memory_bytes))
         return self._child
-
-
-@dataclass
-class _Heat:
-    """What a child has said of the candidates that it times as one; `most`: candidates without an answer."""
-
-    most: int
-    verified: int = 0
-    timing: bool = False
-
-    def hears(self, answer: Frame | MeasureFailed) -> bool:
-        """Whether it only says how far it has come; what it cannot have come to is no such answer."""
-        event = answer.header.get("event") if isinstance(answer, Frame) else None
-        if event == "verified" and not self.timing and self.verified < self.most:
-            self.verified += 1
-            return True
-        if event == "timing" and not self.timing and self.verified:
-            self.timing = True
-            return True
-        return False
-
-    def answered(self) -> None:
-        """One of them has a result."""
-        self.most -= 1
-        self.verified -= 1
-        self.timing = self.verified > 0
-
-    @property
-    def patience(self) -> int:
-        """Candidates that may take their time before it speaks again."""
-        return self.verified if self.timing else 1
-
-    @property
-    def culprit(self) -> int | None:
-        """Who has ended the child, if it has ended: 0 is the first without a result; None: one of several."""
-        if not self.timing:
-            return min(self.verified, self.most - 1)
-        return 0 if self.verified == 1 else None
 
 
 def started(child: Child) -> Child:
@@ -395,6 +360,10 @@ def _result(answer: Frame | MeasureFailed) -> MeasureResult:
         result = result_from_json(answer.header["result"])
     except (KeyError, TypeError, ValueError):
         return MeasureFailed(FailureKind.CRASH, "the measuring process answered something that is no result")
-    if isinstance(result, Measured) and not (result.samples_s and min(result.samples_s) > 0):
+    if isinstance(result, Measured) and not _is_possible(result):
         return MeasureFailed(FailureKind.CRASH, "the measuring process answered times that cannot be")
     return result
+
+
+def _is_possible(result: Measured) -> bool:
+    return bool(result.samples_s) and all(0 < s < math.inf for s in (*result.samples_s, *result.pacer_s))

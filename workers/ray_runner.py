@@ -50,10 +50,11 @@ class DeviceHost:
         data = json.loads(request)
         kernels = kernels_from_json(data["kernels"], codes)
         built = [Built(k, s) for k, s in zip(kernels, data["build_s"], strict=True)]
+        pacer = built.pop() if data["paced"] else None
         try:
             runner = self._runner_for(data["options"])
-            work = runner.compare if data["in_turns"] else runner.run
-            results = work(task_from_json(data["task"]), built)
+            task = task_from_json(data["task"])
+            results = runner.compare(task, built) if data["in_turns"] else runner.run(task, built, pacer)
         except LuthierError as error:
             return json.dumps({"broken": str(error)})
         return json.dumps({"results": [result_json(r) for r in results]})
@@ -94,15 +95,17 @@ class RayRunner:
         """Name of the Device that it measures on."""
         return self._device
 
-    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
         """Measure all; a lost actor is replaced once. Raises MeasureError where the Device stays lost."""
-        return self._results(task, built, in_turns=False)
+        return self._results(task, [*built, *([] if pacer is None else [pacer])], paced=pacer is not None)
 
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all in turns; a lost actor is replaced once. Raises MeasureError where the Device stays lost."""
         return self._results(task, built, in_turns=True)
 
-    def _results(self, task: Task, built: Sequence[Built], *, in_turns: bool) -> list[MeasureResult]:
+    def _results(
+        self, task: Task, built: Sequence[Built], *, in_turns: bool = False, paced: bool = False
+    ) -> list[MeasureResult]:
         kernels, codes = kernels_json(built)
         request = {
             "task": task_json(task),
@@ -110,6 +113,7 @@ class RayRunner:
             "kernels": kernels,
             "build_s": [b.build_s for b in built],
             "in_turns": in_turns,
+            "paced": paced,
         }
         answer = json.loads(self._measure(json.dumps(request), list(codes)))
         if "broken" in answer:

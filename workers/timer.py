@@ -4,7 +4,9 @@ Trials are taken in heats. Each candidate of a heat is run once on guarded memor
 moved to where the runtime places them. Then all of them are timed in turns: so many runs as last `min_sample_ms`,
 inside native code, make a sample. At the end what their last runs left is verified again. `verified` is answered per
 candidate, `timing` before the first run that is timed, and then one result per candidate; the first that fails is the
-last that this process measures. Batches follow each other, of any Task for which the process was given enough threads.
+last that this process measures. Where the batch has a pacer, that is verified and timed with each heat; `pacer` is
+answered, before anything else of the heat, once it can be timed or is left out. Batches follow each other, of any Task
+for which the process was given enough threads.
 
 A comparison verifies every candidate the same way and then times all of them in turns until `tuner.pairs` can tell them
 apart. All results are answered together at the end, or the place and the result of the first that failed.
@@ -15,7 +17,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import LuthierError
@@ -29,7 +31,7 @@ from workers.verify import check
 from workers.wire import kernels_from_json, options_from_json, task_from_json
 
 _CASES = Cases()
-_VERIFIED, _TIMING = Frame({"event": "verified"}), Frame({"event": "timing"})
+_VERIFIED, _TIMING, _PACER = (Frame({"event": event}) for event in ("verified", "timing", "pacer"))
 HEAT_BYTES = 256 << 20
 """What the candidates of a heat write is in memory together; one that passes this is the last of its heat."""
 _UNLOADABLE = (MemoryError, LuthierError, KeyError, ValueError, RuntimeError)
@@ -54,9 +56,10 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
         reply(_compared(task, case, kernels, options, lambda: reply(_VERIFIED)))
         return
     best_s: float | None = header["best_s"]
+    pacer = kernels.pop() if header["pacer"] else None
     while kernels:
         case.trim()
-        taken, best_s = _heat(task, case, kernels[: header["heat"]], options, best_s, reply)
+        taken, best_s = _heat(task, case, kernels[: header["heat"]], pacer, options, best_s, reply)
         if not taken:
             return
         kernels = kernels[taken:]
@@ -66,6 +69,7 @@ def _heat(
     task: Task,
     case: Case,
     kernels: Sequence[Kernel],
+    pacer: Kernel | None,
     options: MeasureOptions,
     best_s: float | None,
     reply: Callable[[Frame], None],
@@ -74,6 +78,11 @@ def _heat(
     entries: list[Contender] = []
     failure: MeasureFailed | None = None
     with ExitStack() as stack:
+        beside = None
+        if pacer is not None:
+            with suppress(WrongError, *_UNLOADABLE):
+                beside = Contender(task, case, pacer, stack)
+            reply(_PACER)
         for kernel in kernels:
             try:
                 entries.append(Contender(task, case, kernel, stack))
@@ -88,9 +97,9 @@ def _heat(
                 break
         if entries:
             reply(_TIMING)
-            take_trials(entries, options, best_s)
+            take_trials(entries, beside, options, best_s)
         for entry in entries:
-            result = _checked(entry, task, case)
+            result = _checked(entry, task, case, beside)
             reply(Frame({"event": "result", "result": result_json(result)}))
             if isinstance(result, MeasureFailed):
                 return 0, best_s
@@ -101,12 +110,12 @@ def _heat(
     return len(entries), best_s
 
 
-def _checked(entry: Contender, task: Task, case: Case) -> MeasureResult:
+def _checked(entry: Contender, task: Task, case: Case, pacer: Contender | None = None) -> MeasureResult:
     """The result of one that has been timed: what its last run left must be right too."""
     error = check(entry.arguments, case, task.error_budget)
     if isinstance(error, MeasureFailed):
         return MeasureFailed(error.kind, f"{error.message}, but only after many runs")
-    return entry.result(error)
+    return entry.result(error, pacer)
 
 
 def _unloadable(error: Exception, options: MeasureOptions) -> MeasureFailed:

@@ -77,9 +77,11 @@ class Contender:
         self._warming_s = time.perf_counter() - start
 
     def take(self) -> None:
-        """One sample; where it is of many short runs, after one that brings the operands near again."""
-        before = int(self._runs > 1)
-        self.samples_s.append(self.time_ns(self._runs, before) / self._runs / 1e9)
+        """One sample, after a run that brings near again what the others have driven out of the caches.
+
+        Also where a sample is a single run: how many it has is what the warm-up happened to meet.
+        """
+        self.samples_s.append(self.time_ns(self._runs, before=1) / self._runs / 1e9)
 
     def time_ns(self, runs: int, before: int = 0) -> int:
         """Nanoseconds that so many runs take, after some that do not count."""
@@ -87,35 +89,42 @@ class Contender:
 
     @property
     def spent_s(self) -> float:
-        """What its samples have taken so far."""
-        return sum(self.samples_s) * self._runs
+        """What its samples have taken so far, and the runs before them."""
+        return sum(self.samples_s) * (self._runs + 1)
 
     @property
     def least_s(self) -> float:
         """The least of all that was seen, per run."""
         return min(self.warm_s, *self.samples_s)
 
-    def result(self, error: float) -> Measured:
-        """All samples; `error`: what the last run left."""
+    def result(self, error: float, pacer: Contender | None = None) -> Measured:
+        """All samples; `error`: what the last run left; `pacer`: who took part in each round from the first."""
         return Measured(
             tuple(self.samples_s),
             max(self._error, error),
             verify_s=self._verify_s,
             measure_s=self._warming_s + self.spent_s,
+            pacer_s=() if pacer is None else tuple(pacer.samples_s[: len(self.samples_s)]),
         )
 
 
-def take_trials(entries: Sequence[Contender], options: MeasureOptions, best_s: float | None) -> None:
+def take_trials(
+    entries: Sequence[Contender], pacer: Contender | None, options: MeasureOptions, best_s: float | None
+) -> None:
     """As many samples of each as the options say, in turns, fewer of what is clearly slow or runs long.
 
-    `best_s`: seconds of the best one known, None at first.
+    pacer: takes part in each round.
+    best_s: seconds of the best one known, None at first.
     """
-    for entry in entries:
+    always = [] if pacer is None else [pacer]
+    for entry in (*always, *entries):
         entry.prepare(options.min_sample_ms / 1e3)
     fastest_s = math.inf if best_s is None else best_s
     left = list(entries)
     for number in range(options.samples):
-        _round(left, number)
+        if not left:
+            return
+        _round([*always, *left], number)
         fastest_s = min([fastest_s, *(entry.least_s for entry in left)])
         slowest_s = (HOPELESS if number + 1 < SEEN else SLOW) * fastest_s if options.stop_early else math.inf
         longest_s = ENOUGH_S if number + 1 >= FEWEST else TIMING_SHARE * options.timeout_s
@@ -141,7 +150,7 @@ def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
 
 def _round(entries: Sequence[Contender], number: int) -> None:
     """A sample of each; who begins changes with every round."""
-    first = number % len(entries) if entries else 0
+    first = number % len(entries)
     for entry in (*entries[first:], *entries[:first]):
         entry.take()
 

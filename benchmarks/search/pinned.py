@@ -26,10 +26,10 @@ class PinnedRunner:
         """Name of the Device."""
         return self._runner.device
 
-    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
         """Measure all; one result per input."""
         os.sched_setaffinity(0, self._cores)
-        return self._runner.run(task, built)
+        return self._runner.run(task, built, pacer)
 
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         """Measure all in turns."""

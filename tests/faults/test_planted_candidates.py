@@ -98,6 +98,27 @@ def test_what_fails_while_others_are_timed_with_it_is_found(
     assert failed == {2: kind, 4: FailureKind.CRASH}
 
 
+@pytest.mark.parametrize("name", [*PLANTED, "aborts the second time"])
+def test_a_pacer_that_fails_is_left_out(runner: LocalRunner, name: str) -> None:
+    late = planted.planted(planted.ABORTS_THE_SECOND_TIME)
+    bad = PLANTED[name][0] if name in PLANTED else late
+    good = planted.planted()
+
+    results = runner.run(planted.task(), [good, PLANTED["writes the halo"][0], good], bad)
+
+    assert [type(r) for r in results] == [Measured, MeasureFailed, Measured]
+    assert all(r.pacer_s == () for r in results if isinstance(r, Measured))
+
+
+def test_who_fails_beside_a_pacer_is_found(runner: LocalRunner) -> None:
+    good, late = planted.planted(), planted.planted(planted.ABORTS_THE_SECOND_TIME)
+
+    results = runner.run(planted.task(), [good, PLANTED["aborts"][0], late, good], good)
+
+    failed = {place: r.kind for place, r in enumerate(results) if isinstance(r, MeasureFailed)}
+    assert failed == {1: FailureKind.CRASH, 2: FailureKind.CRASH}
+
+
 def test_what_goes_wrong_only_after_many_runs_is_left_out_too(runner: LocalRunner) -> None:
     late = planted.planted(planted.WRONG_THE_SECOND_TIME)
     good = planted.planted()

@@ -122,7 +122,7 @@ class CountingRunner:
     def __init__(self) -> None:
         self.order: list[str] = []
 
-    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
         return [self._run(b.kernel.symbol) for b in built]
 
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
@@ -161,7 +161,7 @@ def test_waiting_is_told_by_what_it_was_for() -> None:
     clock = Clock()
 
     class Device(CountingRunner):
-        def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
             clock.now_s += 10.0
             return [Measured((1.0,), 0.0, verify_s=0.3, measure_s=0.7) for _ in built]
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -98,6 +99,38 @@ def test_equal_seeds_give_equal_trials() -> None:
 
     assert measured(5) == measured(5)
     assert measured(5) != measured(6)
+
+
+class DriftingRunner(SimulatedRunner):
+    """A machine that is another one in each batch: by how much, the pacer shows."""
+
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
+        if pacer is None:
+            return super().run(task, built)
+        slower = 1.0 + (sum(self.measured.values()) * 7 % 5) / 4
+        *results, beside = [slowed(r, slower) for r in super().run(task, [*built, pacer])]
+        assert isinstance(beside, Measured)
+        return [replace(r, pacer_s=beside.samples_s) if isinstance(r, Measured) else r for r in results]
+
+
+def slowed(result: MeasureResult, slower: float) -> MeasureResult:
+    if isinstance(result, MeasureFailed):
+        return result
+    return replace(result, samples_s=tuple(s * slower for s in result.samples_s))
+
+
+def test_trials_of_different_moments_are_told_apart() -> None:
+    log = MemoryLog()
+    task = TASKS[0]
+    for _ in range(2):  # The second session has the pace from the log.
+        session(
+            log, DriftingRunner(toy.simulate), [task], ahead=0, batch_size=4, trials=30, patience=99
+        ).run()
+    trials = [t for t in log.trials(task.key) if isinstance(t.result, Measured)]
+    assert len(trials) >= 30
+    paces = [t.result.median_s / toy.seconds(task, t.schedule) for t in trials]
+    assert max(paces) == pytest.approx(min(paces))
+    assert all(t.result.pacer_s == () for t in trials)
 
 
 @pytest.mark.parametrize("trials", [0, 1, 5, 33, 64])
@@ -215,7 +248,7 @@ def test_the_next_batch_is_built_while_one_is_measured(ahead: int) -> None:
             return super().build(inputs)
 
     class Runner(SimulatedRunner):
-        def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
             overlapped.append(second.wait(5.0 if ahead else 0.1))
             return super().run(task, built)
 
@@ -238,7 +271,7 @@ def test_of_small_batches_many_are_on_their_way() -> None:
             return super().build(inputs)
 
     class Runner(SimulatedRunner):
-        def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
+        def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
             ahead.append(enough.wait(5.0))
             return super().run(task, built)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -26,10 +27,19 @@ from compiler.workload.ir import Operand, Stage, Workload
 from tests.faults import planted
 from tests.workers.children import children
 from tuner.candidate import Candidate
-from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureInput, MeasureOptions
+from tuner.measure import (
+    Built,
+    FailureKind,
+    Measured,
+    MeasureFailed,
+    MeasureInput,
+    MeasureOptions,
+    result_json,
+)
 from tuner.task import Task
 from workers.frames import Frame
-from workers.local import LocalBuilder, LocalRunner, _Heat
+from workers.heats import HEAT, Heat
+from workers.local import LocalBuilder, LocalRunner, _result
 
 OPTIONS = MeasureOptions(samples=3, min_sample_ms=0.2, timeout_s=5.0, memory_bytes=512 << 20)
 
@@ -138,6 +148,19 @@ def test_candidates_are_built_verified_and_timed(builder: LocalBuilder, runner: 
         assert result.build_s > 0
     assert runner.device == "bench-1"
     assert runner.sandbox.startswith("rlimits")
+
+
+def test_a_pacer_is_timed_in_the_rounds_of_each_candidate(builder: LocalBuilder, runner: LocalRunner) -> None:
+    task = matrix_product()
+    (built,) = builder.build([default_candidate(task)])
+    assert isinstance(built, Built)
+    results = runner.run(task, [built] * (HEAT // task.threads + 1), built)
+    for result in results:
+        assert isinstance(result, Measured), result
+        assert len(result.pacer_s) == len(result.samples_s)
+        assert min(result.pacer_s) > 0
+    # The last one is alone in another heat.
+    assert results[0].pacer_s[:1] == results[1].pacer_s[:1] != results[-1].pacer_s[:1]
 
 
 def test_one_process_measures_batch_after_batch_until_one_fails(
@@ -274,7 +297,7 @@ def test_nothing_to_do_is_nothing_done(builder: LocalBuilder, runner: LocalRunne
 def test_a_child_that_says_what_cannot_be_is_not_listened_to() -> None:
     """Whoever has overwritten it could keep its parent busy for ever."""
     verified, timing = Frame({"event": "verified"}), Frame({"event": "timing"})
-    said = _Heat(2)
+    said = Heat(2)
     assert not said.hears(timing)
     assert [said.hears(verified) for _ in range(3)] == [True, True, False]
     assert said.culprit == 1
@@ -283,3 +306,35 @@ def test_a_child_that_says_what_cannot_be_is_not_listened_to() -> None:
     assert said.culprit is None
     said.answered()
     assert (said.culprit, said.patience) == (0, 1)
+
+
+def test_a_pacer_is_waited_for_in_each_heat_and_blamed_for_nothing() -> None:
+    pacer, verified, timing = (Frame({"event": event}) for event in ("pacer", "verified", "timing"))
+    said = Heat(2, paced=True)
+    for _ in range(2):
+        assert said.culprit is None
+        assert not said.hears(verified)
+        assert [said.hears(pacer) for _ in range(2)] == [True, False]
+        assert said.culprit == 0
+        assert said.hears(verified)
+        assert said.hears(timing)
+        assert (said.culprit, said.patience) == (None, 2)
+        said.answered()
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"samples_s": []},
+        {"samples_s": [1e-3, 0.0]},
+        {"samples_s": [math.nan]},
+        {"samples_s": [1e-3], "pacer_s": [0.0]},
+        {"samples_s": [1e-3], "pacer_s": [math.inf]},
+        {"samples_s": [1e-3], "pacer_s": [1e-3, 1e-3]},
+    ],
+)
+def test_times_that_cannot_be_are_no_result(times: dict[str, list[float]]) -> None:
+    data = {**result_json(Measured((1e-3,), 0.0)), **times}
+    answer = _result(Frame({"result": data}))
+    assert isinstance(answer, MeasureFailed)
+    assert answer.kind is FailureKind.CRASH

@@ -52,6 +52,15 @@ def test_it_measures_and_names_failures(runner: RayRunner) -> None:
     assert failed.kind is FailureKind.TIMEOUT
 
 
+def test_a_pacer_is_timed_with_them(runner: RayRunner) -> None:
+    results = runner.run(planted.task(), [planted.planted()] * 2, planted.planted())
+
+    assert len(results) == 2
+    for result in results:
+        assert isinstance(result, Measured)
+        assert len(result.pacer_s) == len(result.samples_s)
+
+
 def test_it_compares_in_turns(runner: RayRunner) -> None:
     good, bad = planted.planted(), planted.planted(planted.store("y", 9, "0.5"))
     first, failed, last = runner.compare(planted.task(), [good, bad, good])

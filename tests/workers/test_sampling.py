@@ -60,7 +60,7 @@ def test_samples_last_long_enough(run_ns: float) -> None:
 def test_a_slow_candidate_gets_fewer_samples() -> None:
     still = Machine()
     hopeless, slow, near = (Timed(ns, still) for ns in (4e5, 2e5, 1.4e5))
-    take_trials([hopeless, slow, near], OPTIONS, best_s=1e-4)
+    take_trials([hopeless, slow, near], None, OPTIONS, best_s=1e-4)
     assert len(hopeless.samples_s) == 1
     assert len(slow.samples_s) == SEEN
     assert len(near.samples_s) == OPTIONS.samples
@@ -69,14 +69,14 @@ def test_a_slow_candidate_gets_fewer_samples() -> None:
 def test_the_best_of_a_heat_counts_as_the_best_known_does() -> None:
     still = Machine()
     slow, best = Timed(2e5, still), Timed(1e5, still)
-    take_trials([slow, best], OPTIONS, best_s=None)
+    take_trials([slow, best], None, OPTIONS, best_s=None)
     assert (len(slow.samples_s), len(best.samples_s)) == (SEEN, OPTIONS.samples)
 
 
 def test_all_are_sampled_alike_where_nothing_may_stop_early() -> None:
     still = Machine()
     entries = [Timed(ns, still) for ns in (9e5, 1e5)]
-    take_trials(entries, MeasureOptions(samples=8, min_sample_ms=1.0, stop_early=False), best_s=1e-5)
+    take_trials(entries, None, MeasureOptions(samples=8, min_sample_ms=1.0, stop_early=False), best_s=1e-5)
     assert [len(entry.samples_s) for entry in entries] == [8, 8]
 
 
@@ -84,7 +84,7 @@ def test_spells_of_a_neighbour_hide_no_order() -> None:
     """A spell is longer than all samples of one candidate, and than its warm-up."""
     machine = Machine(slower=2.0, spell_ns=11e6)
     entries = [Timed(1e5 + 2e3 * place, machine) for place in range(6)]
-    take_trials(entries, OPTIONS, best_s=None)
+    take_trials(entries, None, OPTIONS, best_s=None)
     assert [min(entry.samples_s) for entry in entries] == pytest.approx(
         [1e-4 + 2e-6 * place for place in range(6)]
     )
@@ -92,11 +92,26 @@ def test_spells_of_a_neighbour_hide_no_order() -> None:
 
 def test_long_runs_are_few() -> None:
     long = Timed(1.1 * ENOUGH_S / FEWEST * 1e9, Machine())
-    take_trials([long], OPTIONS, best_s=None)
+    take_trials([long], None, OPTIONS, best_s=None)
     assert len(long.samples_s) == FEWEST
 
 
 def test_a_slow_candidate_stops_before_its_time_is_up() -> None:
     slow = Timed(1e9, Machine())
-    take_trials([slow], MeasureOptions(samples=20, timeout_s=6.0), None)
+    take_trials([slow], None, MeasureOptions(samples=20, timeout_s=6.0), None)
     assert 2 <= len(slow.samples_s) <= 3
+
+
+def test_a_pacer_takes_part_in_each_round() -> None:
+    """A heat is slower than another, and the times at the pacer's pace are not."""
+    times = []
+    for slower in (1.0, 1.7):
+        machine = Machine(slower, spell_ns=1e12)
+        pacer, slow, best = (Timed(ns, machine) for ns in (1.2e5, 2e5, 1e5))
+        take_trials([slow, best], pacer, OPTIONS, best_s=None)
+        assert len(pacer.samples_s) == len(best.samples_s) > len(slow.samples_s)
+        for entry in (slow, best):
+            entry._error = entry._verify_s = entry._warming_s = 0.0
+        times.append([entry.result(0.0, pacer).at_pace(1e-3).median_s for entry in (slow, best)])
+    assert times[0] == pytest.approx(times[1])
+    assert times[0] == pytest.approx([2e-3 / 1.2, 1e-3 / 1.2])

@@ -46,8 +46,8 @@ class SimulatedRunner:
         self._broken_runs = frozenset(broken_runs)
         self._runs = 0
 
-    def run(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
-        """Results in the order of the inputs."""
+    def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
+        """Results in the order of the inputs; nothing disturbs a simulation, and it needs no pacer."""
         self._runs += 1
         if self._runs - 1 in self._broken_runs:
             msg = "the simulated device is lost; plug it in again"
