@@ -226,9 +226,9 @@ def _about(pools: Sequence[Pool]) -> list[str]:
         lines.append(
             f"two halves of the visits agree on {agreed:.3f} of the pairs that differ by more than 3 %"
         )
-    settled = [row.ratios for pool in pools for row in pool.rows if row.ratios]
+    settled = [row.ratios for pool in pools for row in pool.rows if len(row.ratios) > 1]
     if settled:
-        lines.append(f"{len(settled)} rows compared with the default" + _spread_text(settled))
+        lines.append(f"{len(settled)} rows compared more than once" + _spread_text(settled))
     if open_fronts := sum(bool(unsettled(pool.rows, pool_space(pool).default)) for pool in pools):
         lines.append(f"the best of {open_fronts} pools may have been lucky: run settle")
     for pool in pools:
@@ -248,7 +248,8 @@ def agreement(pools: Sequence[Pool]) -> float | None:
     """
     shares = []
     for pool in pools:
-        halves = np.array([(min(t[::2]), min(t[1::2])) for r in pool.rows if len(t := r.times) > 1])
+        visited = [row.ratios for row in pool.rows if min(len(row.times), len(row.ratios)) > 1]
+        halves = np.array([(median(ratios[::2]), median(ratios[1::2])) for ratios in visited])
         if len(halves) < LEAST_ROWS:
             continue
         one, other = (np.log(half[:, None] / half[None]) for half in halves.T)
@@ -260,8 +261,8 @@ def agreement(pools: Sequence[Pool]) -> float | None:
 
 def _spread_text(settled: Sequence[Sequence[float]]) -> str:
     """What two comparisons of the same pair differ by."""
-    spread = [stdev(map(math.log, ratios)) for ratios in settled if len(ratios) > 1]
-    return f"; standard deviation of one's ratios {median(spread):.1%}, the median of all" if spread else ""
+    spread = median(stdev(map(math.log, ratios)) for ratios in settled)
+    return f"; standard deviation of one's ratios {spread:.1%}, the median of all"
 
 
 def _failures(pools: Sequence[Pool]) -> Counter[str]:

@@ -3,7 +3,7 @@
 line 1   {"network", "rules", "epoch", "task"}
 others   [place, least_s, error] of a sample of the uniform sampler, [place, kind of failure] of one that failed;
          one more element, 1, where a search among the best had asked for it; a place that comes again was timed again
-         {"ratios": [[place, ratio], ...]} of a comparison: times over the default's
+         {"ratios": [[place, ratio], ...]} of candidates timed in turns with the default: times over the default's
 
 A place is the assignment as a number: its choices are the digits, the last knob's the lowest.
 """
@@ -23,7 +23,8 @@ from typing import Any
 from compiler.errors import InputError
 from compiler.space.rules import VERSION, build_space
 from compiler.space.space import Assignment, SearchSpace
-from tuner.measure import MeasureFailed, MeasureResult
+from tuner.measure import Measured, MeasureFailed, MeasureResult
+from tuner.pairs import ratio_interval
 from tuner.record import CODEGEN_EPOCH
 from tuner.task import Task
 from workers.wire import task_from_json, task_json
@@ -129,6 +130,12 @@ def samples(space: SearchSpace, seed: int = 0) -> Iterator[Assignment]:
         if assignment not in seen:
             seen.add(assignment)
             yield assignment
+
+
+def slower(other: Measured, default: Measured) -> float:
+    """How many times as long as the default another one took, in the rounds that both were timed in."""
+    # The median of default over other: its inverse is what the other takes.
+    return 1 / ratio_interval(other.samples_s, default.samples_s)[1]
 
 
 def place_of(space: SearchSpace, assignment: Assignment) -> int:

@@ -1,16 +1,15 @@
 """Recording pools: a few candidates of each Task in turn, until the time is up; the next run goes on from there.
 
 Candidates are built while others are measured. Of five candidates four are uniform samples, and one is a mutant of the
-best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it.
-Where that is slower than it has been, something else had the machine, and the batch is timed again. The last rows of a
-pool are what the tuner's own search would try next (`live`). A pool that is full is visited again: what disturbs a
-batch leaves it alone in the next hour.
+best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it:
+what counts is how much longer than that a candidate took in the same rounds, since what disturbs one batch leaves
+another alone. The last rows of a pool are what the tuner's own search would try next (`live`). A pool that is full is
+visited again.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import time
 from collections import Counter, deque
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.search.live import LiveSearch
-from benchmarks.search.pools import PoolFile, samples
+from benchmarks.search.pools import PoolFile, samples, slower
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
 from compiler.space.space import Assignment
@@ -32,20 +31,16 @@ from tuner.task import Task
 from tuner.workbench import Batch, Workbench
 
 BATCH = 20
-VISIT = 5
+VISIT = 10
 """Batches of a Task in a row: its operands and reference take longer to make than a batch."""
 SEARCHED = 5
 """Of so many candidates one is a mutant."""
 PARENTS = 8
 """So many of the best have mutants."""
-DISTURBED = 1.15
-"""A batch of new candidates in which the default takes this many times its best is timed again."""
-TRIES = 3
-"""So often; then it is thrown away."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
-OPTIONS = MeasureOptions(samples=32, min_sample_ms=0.4, stop_early=False)
-"""Many short samples, of which the least counts: what disturbs some leaves others alone."""
+OPTIONS = MeasureOptions(samples=64, min_sample_ms=0.4, stop_early=False)
+"""Many short samples: what disturbs a core lasts for milliseconds, and longer than a round of short ones."""
 LEAST_SPACE = 16
 """Smaller spaces leave nothing to choose."""
 
@@ -83,13 +78,11 @@ def prepare(models: Sequence[Path], folder: Path, tasks: int, threads: int, targ
 
 @dataclass(frozen=True)
 class _Flight:
-    """A batch on its way; `tries`: how often it has been sent; `is_new`: nobody in it has a time yet."""
+    """A batch on its way."""
 
     pool: _Recording
     batch: Batch
     searched: bool
-    tries: int
-    is_new: bool
 
 
 def record(
@@ -118,7 +111,7 @@ def record(
         if not flights:
             if time.monotonic() >= end or all(pool.done(count) for pool in pools):
                 return Counter({pool.file.path.name: len(pool.file.rows) for pool in pools})
-            turns = _turns(pools, count)  # A batch that was disturbed is due once more.
+            turns = _turns(pools, count)  # Visits are due once all of a pool has a time.
             continue
         flight = flights.popleft()
         flight.pool.land(flight)
@@ -144,20 +137,17 @@ class _Recording:
         self._samples = samples(file.space)
         self._rng = random.Random(len(file.rows))
         self._variation = Variation(file.space)
-        known = next((row for row in file.rows if row.assignment == self._default), None)
-        self._least_s = math.inf if known is None or known.seconds is None else known.seconds
         self._searched = sum(row.searched for row in file.rows)
         self._sampled = self._ended = False
         self._search: LiveSearch | None = None
         self._again: deque[Assignment] = deque()
-        self._disturbed: list[_Flight] = []
         self._round = 1
         self._new = len(file.rows)
         self.asked = sum(max(1, len(row.times)) for row in file.rows)
 
     def done(self, count: int) -> bool:
         """Whether the pool has so many rows or is about to, or nothing new is found; and each has its visits."""
-        if self._disturbed or not self._is_full(count):
+        if not self._is_full(count):
             return False
         while not self._again and self._round < self._visits:
             self._round += 1
@@ -169,15 +159,11 @@ class _Recording:
         return self._ended or self._new >= count + self._live
 
     def launch(self, count: int, bench: Workbench) -> _Flight:
-        """Send candidates on their way, the default first: disturbed ones, new ones, or those of a round of visits."""
-        if self._disturbed:
-            flight = self._disturbed.pop()
-            chosen = [c.assignment or () for c in flight.batch.candidates[1:]]
-            return self._sent(chosen, bench, searched=flight.searched, tries=flight.tries + 1)
+        """Send candidates on their way, the default first: new ones, or those of a round of visits."""
         if self._is_full(count):
             again = [self._again.popleft() for _ in range(min(BATCH, len(self._again)))]
             self._rng.shuffle(again)
-            return self._sent(again, bench, searched=False, is_new=False)
+            return self._sent(again, bench, searched=False)
         chosen, searched = self._chosen(count)
         self._known.update(chosen)
         self._new += len(chosen)
@@ -210,35 +196,23 @@ class _Recording:
                 return new
         return []
 
-    def _sent(
-        self,
-        chosen: Sequence[Assignment],
-        bench: Workbench,
-        *,
-        searched: bool,
-        tries: int = 1,
-        is_new: bool = True,
-    ) -> _Flight:
+    def _sent(self, chosen: Sequence[Assignment], bench: Workbench, *, searched: bool) -> _Flight:
         self.asked += len(chosen)
         candidates = [Candidate(self.file.space.schedule(a), a) for a in (self._default, *chosen)]
-        return _Flight(self, bench.submit(self.file.task, candidates), searched, tries, is_new)
+        return _Flight(self, bench.submit(self.file.task, candidates), searched)
 
     def land(self, flight: _Flight) -> None:
-        """Append a batch's results, or have it timed again where something else has disturbed it."""
+        """Append a batch's results; nothing where the default, beside which they were timed, has none."""
         found = zip(flight.batch.candidates, flight.batch.results(), strict=True)
         timed = [(candidate.assignment or (), result) for candidate, result in found]
         default = timed[0][1]
         if not isinstance(default, Measured):
             return
-        self._least_s = min(self._least_s, default.least_s)
-        if flight.is_new and default.least_s > DISTURBED * self._least_s:
-            if flight.tries < TRIES:
-                self._disturbed.append(flight)
-            return
         known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
         # As often as any other candidate.
         seldom = known < min(self._round, self._visits)
         self.file.append(timed if seldom else timed[1:], searched=flight.searched)
+        self.file.append_ratios([(a, slower(r, default)) for a, r in timed[1:] if isinstance(r, Measured)])
 
     def _new_samples(self) -> Iterator[Assignment]:
         return (a for a in self._samples if a not in self._known)

@@ -13,12 +13,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
-from benchmarks.search.pools import PoolFile, Row, key_of
+from benchmarks.search.pools import PoolFile, Row, key_of, slower
 from compiler.errors import InputError
 from compiler.space.space import Assignment
 from tuner.candidate import Candidate
 from tuner.measure import Measured, MeasureResult
-from tuner.pairs import ratio_interval
 from tuner.workbench import Workbench
 
 FRONTS = {16: 8, 6: 12}
@@ -44,7 +43,7 @@ def settle(
         others = (proposed or {}).get(key_of(file.task), frozenset())
         while time.monotonic() < end and (open_ones := unsettled(file.rows, file.space.default, others)):
             _compare(file, open_ones, bench)
-    return Counter({file.path.name: sum(bool(row.ratios) for row in file.rows) for file in files})
+    return Counter({file.path.name: sum(len(row.ratios) > 1 for row in file.rows) for file in files})
 
 
 def unsettled(rows: Sequence[Row], default: Assignment, proposed: Set[Assignment] = frozenset()) -> list[Row]:
@@ -71,8 +70,7 @@ def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> None:
     ratios, failed = list[tuple[Assignment, float]](), list[tuple[Assignment, MeasureResult]]()
     for assignment, other in zip(chosen[1:], others, strict=True):
         if isinstance(other, Measured):
-            # Of default over the other: its inverse is what the other takes.
-            ratios.append((assignment, 1 / ratio_interval(other.samples_s, default.samples_s)[1]))
+            ratios.append((assignment, slower(other, default)))
         else:
             failed.append((assignment, other))
     file.append_ratios(ratios)
