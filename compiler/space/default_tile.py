@@ -16,6 +16,7 @@ from math import gcd, prod
 from compiler.instruction import Instruction
 from compiler.loop.pair import ROWS
 from compiler.scalar import Load, loads
+from compiler.space.chains import has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import default_depth
@@ -47,15 +48,31 @@ BODY = 64
 WHOLE_WINDOW = 32
 """Iterations of a reduction that are unrolled completely, so that neighbouring places share what they read."""
 
+CHAIN = 4
+"""Registers for each sum while an elementary function is computed of it: one body for a window and what follows it
+would keep all of them busy at once."""
+
+APART = 2 / 3
+"""Share of what windows read that is their own, above which a tile where memory is read from end to end has few rows:
+more of them only read further apart."""
+
+FEW_ROWS = 2
+"""So many where they share another operand, or there are not enough vectors for one row alone."""
+
 
 def default_values(tile: RegisterTile) -> dict[str, Value]:
     """A value for every knob of the rule; the rule takes its nearest choice."""
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
     _, rows, vectors = _tile(tile, streams=streams)
-    orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
     crowded = streams and crowds(tile.workload, anchor, axes, vectors, tile.target)
-    along = streams and "inside" in orders and (crowded or not _shares_lanes(axes, anchor))
+    along = streams and (crowded or not _shares_lanes(axes, anchor))
+    few = FEW_ROWS if _shares_rows(axes, anchor) or tile.panels < LATENCY else 1
+    wide = min(tile.panels, LATENCY // few)
+    if along and rows > few and wide > 1 and _own_share(tile, rows) > APART:
+        rows, vectors = few, wide
+    orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
+    along = along and "inside" in orders
     points = prod(size for _, size in tile.sums)
     cycles = rows * vectors * tile.copies * points / PIPES
     traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows, cycles)
@@ -83,7 +100,8 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
 def _unroll(tile: RegisterTile, accumulators: int, *, streams: bool) -> int:
     """A whole window where it is small, else some of the innermost loop, if possible so that none is left over."""
     sizes = [size for _, size in tile.sums]
-    if streams and prod(sizes) <= WHOLE_WINDOW:
+    chains = has_long_chain(tile.store) and CHAIN * accumulators > tile.target.vector_registers
+    if streams and prod(sizes) <= WHOLE_WINDOW and not (chains and len(sizes) > 1):
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
         return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
@@ -111,6 +129,12 @@ def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     around = {a.name for a in axes.others} | ({axes.row.name} if axes.row is not None else set())
     read = [{n for index in load.indices for n in index.names()} for load in loads(anchor.body)]
     return any(axes.vector.name in names and not around <= names for names in read)
+
+
+def _shares_rows(axes: TileAxes, anchor: Stage) -> bool:
+    """Whether what is loaded for one row serves others too."""
+    row = axes.row.name if axes.row is not None else ""
+    return any(all(row not in index.names() for index in load.indices) for load in loads(anchor.body))
 
 
 def tile_cycles(tile: RegisterTile) -> float:
@@ -170,6 +194,13 @@ def _loaded(tile: RegisterTile, rows: int, vectors: int) -> float:
             row = tile.axes.row
             total += vectors * (_distinct(tile, load, row.name, rows) if row and row.name in names else 1)
     return total
+
+
+def _own_share(tile: RegisterTile, rows: int) -> float:
+    """Of what so many rows read, the largest share that no two of them read both, over the operands of every row."""
+    row = tile.axes.row.name if tile.axes.row is not None else ""
+    own = (load for load in loads(tile.anchor.body) if any(row in index.names() for index in load.indices))
+    return max((_distinct(tile, load, row, rows) / rows for load in own), default=0.0)
 
 
 def _distinct(tile: RegisterTile, load: Load, row: str, rows: int) -> float:

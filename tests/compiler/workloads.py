@@ -92,16 +92,23 @@ def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
     return anchored((size, size, oc), (3, 3, per_in), "sum", apply("mul", data, weights), operands)
 
 
-def depthwise(size: int, channels: int, stride: int = 1) -> Workload:
-    padded = (size - 1) * stride + 3
+def depthwise(
+    size: int, channels: int, stride: int = 1, kernel: int = 3, activation: str | None = None
+) -> Workload:
+    """`activation`: a function of one argument that follows, instead of a clip."""
+    padded = (size - 1) * stride + kernel
     data = Load("x0", (Index.of("s0") * stride + "r0", Index.of("s1") * stride + "r1", Index.of("s2")))
     weights = Load("c0", at("s2", 0, "r0", "r1"))
-    operands = (operand("x0", padded, padded, channels), operand("c0", channels, 1, 3, 3, constant=True))
+    constant = operand("c0", channels, 1, kernel, kernel, constant=True)
+    operands = (operand("x0", padded, padded, channels), constant)
 
     def finish(value: Expr) -> Expr:
+        if activation is not None:
+            return apply(activation, value)
         return apply("min", apply("max", value, Const(0.0)), Const(6.0))
 
-    return anchored((size, size, channels), (3, 3), "sum", apply("mul", data, weights), operands, finish)
+    product = apply("mul", data, weights)
+    return anchored((size, size, channels), (kernel, kernel), "sum", product, operands, finish)
 
 
 def matmul(m: int, n: int, k: int, *, constant: bool = True) -> Workload:

@@ -9,7 +9,7 @@ import pytest
 from compiler.space.crowding import crowds
 from compiler.space.rules import build_space
 from compiler.space.structure import tile_axes
-from compiler.target import PRESETS
+from compiler.target import PRESETS, Target
 from compiler.workload.ir import Workload
 from tests.compiler.workloads import depthwise, windows
 
@@ -49,6 +49,48 @@ def test_strided_windows_have_more_places_and_as_many_sets() -> None:
 def test_a_depthwise_default_reads_what_would_crowd_from_end_to_end(channels: int, *, inside: bool) -> None:
     space = build_space(depthwise(14, channels), V3, 1)
     assert (space.values(space.default)["order"] == "inside") is inside
+
+
+@pytest.mark.parametrize(
+    ("stride", "channels", "tile"),
+    [
+        pytest.param(2, 128, (2, 4), id="rows share a fourth"),
+        pytest.param(2, 24, (2, 3), id="no more vectors than there are"),
+        pytest.param(2, 8, (8, 1), id="one vector alone would wait"),
+        pytest.param(1, 128, (4, 2), id="rows share half"),
+    ],
+)
+def test_what_is_read_from_end_to_end_has_few_rows_where_they_share_little(
+    stride: int, channels: int, tile: tuple[int, int]
+) -> None:
+    space = build_space(depthwise(112, channels, stride), V3, 1)
+    values = space.values(space.default)
+    assert values["order"] == "inside"
+    assert (values["rows"], values["vectors"]) == tile
+
+
+@pytest.mark.parametrize(("channels", "tile"), [(64, (1, 8)), (48, (2, 4))])
+def test_without_weights_one_row_of_many_vectors_is_read(channels: int, tile: tuple[int, int]) -> None:
+    pooling = windows(112, channels, stride=2, reducer="max", outside=float("-inf"))
+    space = build_space(pooling, V3, 1)
+    values = space.values(space.default)
+    assert (values["order"], values["rows"], values["vectors"]) == ("inside", *tile)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "activation", "target", "unroll"),
+    [
+        (3, None, V3, 9),
+        (3, "sigmoid", V3, 3),
+        (5, "sigmoid", V3, 8),
+        (3, "sigmoid", V4, 9),
+    ],
+)
+def test_a_window_is_no_body_with_a_function_that_needs_the_registers(
+    kernel: int, activation: str | None, target: Target, unroll: int
+) -> None:
+    space = build_space(depthwise(28, 240, 1, kernel, activation), target, 1)
+    assert space.values(space.default)["unroll"] == unroll
 
 
 def test_windows_side_by_side_leave_no_half_lines() -> None:
