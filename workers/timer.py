@@ -4,9 +4,9 @@ Trials are taken in heats. Each candidate of a heat is run once on guarded memor
 moved to where the runtime places them. Then all of them are timed in turns: so many runs as last `min_sample_ms`,
 inside native code, make a sample. At the end what their last runs left is verified again. `verified` is answered per
 candidate, `timing` before the first run that is timed, and then one result per candidate; the first that fails is the
-last that this process measures. Where the batch has a pacer, that is verified and timed with each heat; `pacer` is
-answered, before anything else of the heat, once it can be timed or is left out. Batches follow each other, of any Task
-for which the process was given enough threads.
+last that this process measures. Where the batch has a pacer, that is timed with each heat; `pacer` is answered, before
+anything else of the heat, once it can be timed or is left out. Batches follow each other, of any Task for which the
+process was given enough threads.
 
 A comparison verifies every candidate the same way and then times all of them in turns until `tuner.pairs` can tell them
 apart. All results are answered together at the end, or the place and the result of the first that failed.
@@ -80,8 +80,8 @@ def _heat(
     with ExitStack() as stack:
         beside = None
         if pacer is not None:
-            with suppress(WrongError, *_UNLOADABLE):
-                beside = Contender(task, case, pacer, stack)
+            with suppress(*_UNLOADABLE):
+                beside = Contender(task, case, pacer, stack, verified=False)
             reply(_PACER)
         for kernel in kernels:
             try:

@@ -51,18 +51,25 @@ class Contender:
     Attributes:
         samples_s: seconds per run, one figure per round.
         warm_s: seconds per run, by the last of the warm-up.
+        before: runs ahead of each sample that do not count.
         arguments: what its runs read and write.
     """
 
-    def __init__(self, task: Task, case: Case, kernel: Kernel, stack: ExitStack) -> None:
-        """Raises WrongError where it is wrong, and what LoadedKernel and `place` raise where it cannot be called."""
+    def __init__(
+        self, task: Task, case: Case, kernel: Kernel, stack: ExitStack, *, verified: bool = True
+    ) -> None:
+        """Raises WrongError where it is wrong, and what LoadedKernel and `place` raise where it cannot be called.
+
+        `verified`: whether its results matter.
+        """
         self.samples_s: list[float] = []
         self.warm_s = math.inf
+        self.before = 0
         start = time.perf_counter()
         self._loaded = stack.enter_context(closing(LoadedKernel(kernel, task.threads)))
         self.arguments = stack.enter_context(place(kernel, case))
         self._loaded.run(self.arguments.pointers)
-        error = check(self.arguments, case, task.error_budget)
+        error = check(self.arguments, case, task.error_budget) if verified else 0.0
         if isinstance(error, MeasureFailed):
             raise WrongError(error)
         self._error, self._pointers = error, self.arguments.align()
@@ -77,11 +84,8 @@ class Contender:
         self._warming_s = time.perf_counter() - start
 
     def take(self) -> None:
-        """One sample, after a run that brings near again what the others have driven out of the caches.
-
-        Also where a sample is a single run: how many it has is what the warm-up happened to meet.
-        """
-        self.samples_s.append(self.time_ns(self._runs, before=1) / self._runs / 1e9)
+        """One sample."""
+        self.samples_s.append(self.time_ns(self._runs, self.before) / self._runs / 1e9)
 
     def time_ns(self, runs: int, before: int = 0) -> int:
         """Nanoseconds that so many runs take, after some that do not count."""
@@ -90,7 +94,7 @@ class Contender:
     @property
     def spent_s(self) -> float:
         """What its samples have taken so far, and the runs before them."""
-        return sum(self.samples_s) * (self._runs + 1)
+        return sum(self.samples_s) * (self._runs + self.before)
 
     @property
     def least_s(self) -> float:
@@ -117,8 +121,7 @@ def take_trials(
     best_s: seconds of the best one known, None at first.
     """
     always = [] if pacer is None else [pacer]
-    for entry in (*always, *entries):
-        entry.prepare(options.min_sample_ms / 1e3)
+    _prepare([*always, *entries], options.min_sample_ms / 1e3)
     fastest_s = math.inf if best_s is None else best_s
     left = list(entries)
     for number in range(options.samples):
@@ -136,8 +139,7 @@ def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
 
     The first entry wins ties. One that cannot win any more leaves, and keeps the samples of the rounds that it was in.
     """
-    for entry in entries:
-        entry.prepare(SAMPLE_S)
+    _prepare(entries, SAMPLE_S)
     start = time.perf_counter()
     left = list(entries)
     for number in range(LOOKS[-1]):
@@ -146,6 +148,19 @@ def take_turns(entries: Sequence[Contender], options: MeasureOptions) -> None:
             left = [left[place] for place in staying([entry.samples_s for entry in left])]
         if not left or _late(number + 1, time.perf_counter() - start, options):
             return
+
+
+def _prepare(entries: Sequence[Contender], sample_s: float) -> None:
+    """Warm up. Where a run is shorter than a sample, each sample follows one that brings its operands near again.
+
+    The others have driven them out of the caches. All are treated alike: how many runs make a sample of one of them is
+    what its warm-up happened to meet.
+    """
+    for entry in entries:
+        entry.prepare(sample_s)
+    before = int(min((entry.warm_s for entry in entries), default=0.0) < sample_s)
+    for entry in entries:
+        entry.before = before
 
 
 def _round(entries: Sequence[Contender], number: int) -> None:

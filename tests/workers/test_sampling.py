@@ -115,3 +115,10 @@ def test_a_pacer_takes_part_in_each_round() -> None:
         times.append([entry.result(0.0, pacer).at_pace(1e-3).median_s for entry in (slow, best)])
     assert times[0] == pytest.approx(times[1])
     assert times[0] == pytest.approx([2e-3 / 1.2, 1e-3 / 1.2])
+
+
+@pytest.mark.parametrize(("fastest_ns", "before"), [(4e5, 1), (1.2e6, 0)])
+def test_all_of_a_heat_have_their_operands_brought_near_or_none(fastest_ns: float, before: int) -> None:
+    entries = [Timed(ns, Machine()) for ns in (fastest_ns, 3e6)]
+    take_trials(entries, None, OPTIONS, best_s=None)
+    assert [entry.before for entry in entries] == [before, before]
