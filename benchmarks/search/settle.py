@@ -2,8 +2,8 @@
 
 The front of a pool is timed in turns with the default, in one process within the same seconds, so that what slows one
 slows all; only the ratios to the default count (tuner.pairs). Whoever was lucky falls back and the next comes forward,
-until all of the front have been compared often enough: what a comparison says depends on where the buffers lie too, and
-on what else the machine does in that second. What a search would try first is compared as well, since its share of the
+until all of the front have been compared often enough: what a comparison says depends on what else the machine does in
+that second. What a search would try first is compared as well, since its share of the
 best is what the report says.
 """
 
