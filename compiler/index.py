@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 from typing import Any, Union
 
 
@@ -119,7 +120,7 @@ class Index:
             return self
         if not self.terms:
             return Index((), self.const // divisor)
-        if self.const % divisor == 0 and all(c % divisor == 0 for _, c in self.terms):
+        if all(c % divisor == 0 for _, c in self.terms):
             return Index(tuple((a, c // divisor) for a, c in self.terms), self.const // divisor)
         return Index.of(FloorDiv(self, divisor))
 
@@ -358,10 +359,28 @@ def _simplify_atom(atom: Atom, ranges: Ranges) -> Index:
         whole, rest = _split_multiples(value, atom.divisor)
         if whole.terms and rest.bounds(ranges)[0] >= 0:
             return whole // atom.divisor + _simplify_atom(FloorDiv(rest, atom.divisor), ranges)
-        return value // atom.divisor
-    return value % atom.divisor
+    return _simplify_digits(value, atom, atom.divisor, ranges)
 
 
 def _split_multiples(value: Index, divisor: int) -> tuple[Index, Index]:
     whole = Index(tuple((a, c) for a, c in value.terms if c % divisor == 0))
     return whole, value - whole
+
+
+def _simplify_digits(value: Index, atom: FloorDiv | Mod, divisor: int, ranges: Ranges) -> Index:
+    """A quotient or remainder of digits, of which the lower ones do not reach the divisor.
+
+    (c*3136 + i) // 6272 is c // 2 while i runs below 3136, and the remainder is (c % 2)*3136 + i: what reads a reshaped
+    value takes its digits apart so.
+    """
+    for step in sorted({gcd(c, divisor) for _, c in value.terms} - {1}, reverse=True):
+        high = Index(tuple((a, c) for a, c in value.terms if c % step == 0), value.const // step * step)
+        low = value - high
+        least, most = low.bounds(ranges)
+        if least < 0 or most >= step:
+            continue
+        digits, base = high // step, divisor // step
+        if isinstance(atom, FloorDiv):
+            return digits if base == 1 else _simplify_atom(FloorDiv(digits, base), ranges)
+        return low if base == 1 else _simplify_atom(Mod(digits, base), ranges) * step + low
+    return value // divisor if isinstance(atom, FloorDiv) else value % divisor
