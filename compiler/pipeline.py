@@ -63,6 +63,7 @@ from compiler.workload.generalise_program import (
 from compiler.workload.ir import Workload
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
+from compiler.workload.reshapes import share_reshaped
 from compiler.workload.specialise import nominal
 from compiler.workload.verify import verify_program
 from compiler.workload.windows import cut_windows
@@ -88,7 +89,7 @@ def load_graph(
 
 def lower(graph: Graph) -> Program:
     """Optimise the Graph and cut it into Subgraphs with canonical Workloads, verified."""
-    program = cut_windows(partition(optimise(graph)))
+    program = cut_windows(share_reshaped(partition(optimise(graph))))
     verify_program(program)
     return program
 
