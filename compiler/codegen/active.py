@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Active
+from compiler.codegen.linear import Active
 
 
 def fewer(out: Emitter, lanes: Active, over: int | str) -> Active:

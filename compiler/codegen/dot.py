@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, Linear
+from compiler.codegen.indices import Indices
+from compiler.codegen.linear import Linear
 from compiler.codegen.memory import Memory
 from compiler.codegen.types import Value, llvm_type
 from compiler.errors import CompileError

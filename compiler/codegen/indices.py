@@ -4,52 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.linear import Active, Found, LaneDependent, Lanes, Linear, Moment, Prepared
 from compiler.errors import CompileError
 from compiler.index import Atom, FloorDiv, Index, LookedUp, Mod, Times
-
-
-class Linear(NamedTuple):
-    """`const + lane * l + sum(coefficient * atom)`; atoms are SSA values, those of a product joined by `*`."""
-
-    terms: tuple[tuple[Atom, int], ...]
-    const: int
-    lane: int
-
-
-class _Found(NamedTuple):
-    """An atom as a multiple of an SSA value, or as a number where there is none; and what a lane adds to it."""
-
-    value: str | None
-    factor: int
-    lane: int
-
-
-Active = int | str
-"""How many lanes are inside an extent: a number, or an SSA value where that is only known at run time."""
-Lanes = tuple[str | None, int, Active]
-"""Name of a vector loop, its lanes, and how many of them are active."""
-Moment = tuple[int, str | None, str | None, Active]
-"""Which names are bound, but for the numbers of unrolled loops: of an environment, the same until a name changes."""
-
-
-@dataclass(slots=True)
-class Prepared:
-    """An expression that is resolved at many moments: what unrolled loops do not move is found once.
-
-    Attributes:
-        moment: of the names under which `terms`, `const` and `lane` hold.
-        moving: names that are numbers there, and their coefficients; None where it has quotients or lookups.
-    """
-
-    index: Index
-    moment: Moment | None = None
-    terms: tuple[tuple[Atom, int], ...] = ()
-    lane: int = 0
-    moving: tuple[tuple[str, int], ...] | None = None
 
 
 class Indices:
@@ -220,6 +179,17 @@ class Indices:
         places = ", ".join(f"i32 {lane}" for lane in range(lanes))
         return self._cached(f"icmp sgt {kind} {every}, <{places}>")
 
+    def by_lane(self, index: Index) -> tuple[Linear, list[int]] | None:
+        """The expression in the first lane, and how much further each active lane is; None where more differs."""
+        if self._lane_name is None or self.groups > 1 or not isinstance(self.active, int):
+            return None
+        if any(found.name in self._vectors for found in index.looked_up()):
+            return None
+        first, *others = (index.substitute({self._lane_name: Index.of(lane)}) for lane in range(self.active))
+        if any(form.terms != first.terms for form in others):
+            return None
+        return self.linear(first), [0, *(form.const - first.const for form in others)]
+
     def binding(self, index: Index) -> Index:
         """The index with unrolled loops replaced by their numbers."""
         return index.substitute({n: Index.of(self._numbers[n]) for n in index.names() if n in self._numbers})
@@ -292,7 +262,7 @@ class Indices:
                 terms.append((self._ssa[atom], coefficient))
         return Linear(tuple(terms), const, lane)
 
-    def _product(self, atom: Times) -> _Found:
+    def _product(self, atom: Times) -> Found:
         """Raises LaneDependent where what a lane adds is only known at run time."""
         number, lane, values = 1, 0, list[str]()
         for factor in atom.factors:
@@ -307,8 +277,8 @@ class Indices:
             msg = f"from lane to lane the stride is {' * '.join(values)}, which is only known at run time"
             raise LaneDependent(msg)
         if lane or not values or not number:
-            return _Found(None, 0 if lane else number, number * lane)
-        return _Found("*".join(sorted(values)), number, 0)
+            return Found(None, 0 if lane else number, number * lane)
+        return Found("*".join(sorted(values)), number, 0)
 
     def number(self, linear: Linear, plus: int) -> int | str:
         """The expression (its lane part left out) plus a number: an integer where it is known, else an SSA value."""
@@ -356,7 +326,7 @@ class Indices:
         self._ssa[one] = one
         return one
 
-    def _quotient(self, atom: Atom) -> _Found:
+    def _quotient(self, atom: Atom) -> Found:
         if not isinstance(atom, FloorDiv | Mod):
             raise TypeError(atom)
         inner = self.linear(atom.value)
@@ -365,12 +335,12 @@ class Indices:
             raise LaneDependent(msg)
         number, divisor = self.number(inner, 0), self.number(self.linear(Index.of(atom.divisor)), 0)
         if isinstance(number, int) and isinstance(divisor, int):
-            return _Found(None, number // divisor if isinstance(atom, FloorDiv) else number % divisor, 0)
+            return Found(None, number // divisor if isinstance(atom, FloorDiv) else number % divisor, 0)
         if _may_be_negative(atom.value):
-            return _Found(self._floored(number, divisor, quotient=isinstance(atom, FloorDiv)), 1, 0)
+            return Found(self._floored(number, divisor, quotient=isinstance(atom, FloorDiv)), 1, 0)
         word = "udiv" if isinstance(atom, FloorDiv) else "urem"
         operands = (str(n) for n in (number, divisor) if not isinstance(n, int))
-        return _Found(self._out.early(f"{word} i64 {number}, {divisor}", *operands), 1, 0)
+        return Found(self._out.early(f"{word} i64 {number}, {divisor}", *operands), 1, 0)
 
     def _floored(self, number: int | str, divisor: int | str, *, quotient: bool) -> str:
         """The quotient rounded down, or what it leaves: the machine's rounds towards zero."""
@@ -394,7 +364,3 @@ def _may_be_negative(index: Index) -> bool:
     if index.const < 0 or any(coefficient < 0 for _, coefficient in index.terms):
         return True
     return any(isinstance(a, FloorDiv) and _may_be_negative(a.value) for a, _ in index.terms)
-
-
-class LaneDependent(CompileError):
-    """An index needs one value per lane; the caller goes lane by lane."""

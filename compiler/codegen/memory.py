@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Active, Indices, LaneDependent, Linear, Prepared
+from compiler.codegen.indices import Indices
+from compiler.codegen.linear import Active, LaneDependent, Linear, Prepared
 from compiler.codegen.strided import pick_lanes, vector_starts
 from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, literal, llvm_type, suffix
@@ -118,6 +119,28 @@ class Memory:
             for number, column in enumerate(transpose(self._out, rows, kind)):
                 self._out.remember((*key, number), column)
         return Value(self._out.remembered((*key, place)) or "", buffer.dtype, lanes)
+
+    def load_pattern(self, load: Load, buffer: Buffer) -> Value | None:
+        """A vector whose lanes share a few neighbouring elements, which are loaded as one; None where they do not."""
+        found = (
+            None if buffer.scope == "register" else self._indices.by_lane(self.prepared(load, buffer).index)
+        )
+        if found is None:
+            return None
+        first, further = found
+        lanes, low, count = self._indices.lanes, min(further), max(further) - min(further) + 1
+        start = first._replace(const=first.const + low)
+        if count == 1:
+            return self.load(buffer, start)
+        if count > lanes:
+            return None
+        kind = llvm_type(buffer.dtype, count)
+        picked = [f"i32 {place - low}" for place in further] + ["i32 poison"] * (lanes - len(further))
+        text = (
+            f"shufflevector {kind} {self.load_plain(buffer, start, kind)}, {kind} poison, "
+            f"<{lanes} x i32> <{', '.join(picked)}>"
+        )
+        return Value(self._out.value(text), buffer.dtype, lanes)
 
     def load_strided(self, buffer: Buffer, linear: Linear) -> Value | None:
         """A vector whose lanes are a few elements apart, picked out of whole vectors; None where they are far apart."""

@@ -10,8 +10,8 @@ from compiler.codegen.ahead import fetched_ahead
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
-from compiler.codegen.indices import Active, Linear
 from compiler.codegen.kernel import phase_symbol
+from compiler.codegen.linear import Active, Linear
 from compiler.codegen.products import Product
 from compiler.codegen.streamed import known_loads, streamed_after
 from compiler.codegen.team_entry import TeamEntry

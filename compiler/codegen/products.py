@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.indices import Indices, Linear, Moment, Prepared
+from compiler.codegen.indices import Indices
+from compiler.codegen.linear import Linear, Moment, Prepared
 from compiler.codegen.memory import Memory
 from compiler.codegen.types import Value, llvm_type, suffix
 from compiler.loop.ir import Buffer, Store

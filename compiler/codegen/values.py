@@ -14,7 +14,8 @@ from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.groups import join_groups, take_group, weave_groups
 from compiler.codegen.horizontal import horizontal
-from compiler.codegen.indices import Active, Indices, LaneDependent, Linear
+from compiler.codegen.indices import Indices
+from compiler.codegen.linear import Active, LaneDependent, Linear
 from compiler.codegen.lookup import place
 from compiler.codegen.math import RANGED, fused, is_rounded
 from compiler.codegen.memory import Memory
@@ -301,7 +302,8 @@ class Values:
         try:
             linear = self._memory.flat(load, buffer)
         except LaneDependent:
-            return self._lane_by_lane(load)
+            # It reads for all lanes: a guard may forbid some.
+            return (not self._guards and self._memory.load_pattern(load, buffer)) or self._lane_by_lane(load)
         if buffer.scope != "register" and linear.lane not in (0, 1):
             # A block reads ahead of this very element, where a guard may forbid it.
             block = None if self._guards else self._memory.load_transposed(load, buffer, linear)

@@ -17,6 +17,8 @@ from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
 _SEPARATOR = "/"
+_RUN = 8
+"""Neighbours with one element in common that are worth a vector of their own."""
 
 
 def split_axes(workload: Workload) -> Workload:
@@ -27,7 +29,10 @@ def split_axes(workload: Workload) -> Workload:
 
 
 def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
-    """Axes with a quotient or remainder by a divisor of their extent, plain in every temporary, reduced by no stage."""
+    """Axes with a quotient or remainder by a divisor of their extent, plain in every temporary, reduced by no stage.
+
+    Those that a map spreads over a few neighbours each stay whole: vectors take them from one load.
+    """
     for stage in workload.stages:
         sizes = {a.name: a.size for a in stage.axes}
         for index in _indices(stage):
@@ -36,8 +41,25 @@ def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
                     continue
                 name, size, divisor = str(atom.value.name), sizes[str(atom.value.name)], atom.divisor
                 whole = isinstance(divisor, int) and 1 < divisor < size and size % divisor == 0
+                if whole and isinstance(atom, FloorDiv) and _is_spread(stage, name):
+                    continue
                 if isinstance(divisor, int) and whole and _plain(workload, name):
                     yield name, divisor
+
+
+def _is_spread(stage: Stage, name: str) -> bool:
+    """Whether neighbours in memory read the same few elements again, and nothing else depends on the axis.
+
+    All that is read along it is at its place or at one quotient by a small divisor.
+    """
+    along = stage.target_indices[-1].name == name
+    if not along or stage.reducer is not None or stage.also:
+        return False
+    terms = [atom for index in _indices(stage) for atom, _ in index.terms if name in Index.of(atom).names()]
+    return all(
+        atom == name or (isinstance(atom, FloorDiv) and isinstance(atom.divisor, int) and atom.divisor < _RUN)
+        for atom in terms
+    )
 
 
 def _indices(stage: Stage) -> Iterator[Index]:

@@ -53,6 +53,23 @@ def test_a_workload_without_quotients_is_left_alone() -> None:
     assert split_axes(KINDS["convolution"]) is KINDS["convolution"]
 
 
+def test_an_axis_spread_over_a_few_neighbours_each_stays_whole() -> None:
+    """A vector takes them from one load; beside a remainder, or many to a neighbour, they are loops of their own."""
+    source = operand("x0", 5, 64)
+
+    def reads(column: Index, width: int) -> Workload:
+        return mapped(Load("x0", (Index.of("s0"), column)), (5, width), (source,))
+
+    spread = reads(Index.of("s1") // 2, 128)
+    assert split_axes(spread) is spread
+    for other in (
+        reads(Index.of("s1") // 32, 2048),
+        reads((Index.of("s1") % 4) * 16 + Index.of("s1") // 4, 64),
+    ):
+        assert split_axes(other) is not other
+        assert not quotients(split_axes(other))
+
+
 def test_the_lanes_of_a_group_share_what_they_read() -> None:
     target = PRESETS["x86-64-v4"]
     workload = canonicalise(grouped(6, 2, 32, 64)).workload
