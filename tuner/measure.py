@@ -99,7 +99,7 @@ class MeasureOptions:
 
     Attributes:
         samples: of a trial.
-        min_sample_ms: least length of each.
+        sample_ms: length of each, as near as whole runs come to it.
         stop_early: fewer samples of what is clearly slow.
         timeout_s: for the run of a candidate.
         build_timeout_s: for building it.
@@ -108,7 +108,7 @@ class MeasureOptions:
     """
 
     samples: int = 8
-    min_sample_ms: float = 1.0
+    sample_ms: float = 1.0
     stop_early: bool = True
     timeout_s: float = 10.0
     build_timeout_s: float = 30.0

@@ -1,7 +1,7 @@
 """The measurement protocol, inside the child (version `tuner.task.PROTOCOL`).
 
 Trials are taken in heats. Each candidate of a heat is run once on guarded memory and verified, and its operands are
-moved to where the runtime places them. Then all of them are timed in turns: so many runs as last `min_sample_ms`,
+moved to where the runtime places them. Then all of them are timed in turns: about as many runs as last `sample_ms`,
 inside native code, make a sample. At the end what their last runs left is verified again. `verified` is answered per
 candidate, `timing` before the first run that is timed, and then one result per candidate; the first that fails is the
 last that this process measures. Where the batch has a pacer, that is timed with each heat; `pacer` is answered, before

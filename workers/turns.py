@@ -121,7 +121,7 @@ def take_trials(
     best_s: seconds of the best one known, None at first.
     """
     always = [] if pacer is None else [pacer]
-    _prepare([*always, *entries], options.min_sample_ms / 1e3)
+    _prepare([*always, *entries], options.sample_ms / 1e3)
     fastest_s = math.inf if best_s is None else best_s
     left = list(entries)
     for number in range(options.samples):

@@ -17,7 +17,7 @@ from workers.local import LocalRunner
 
 pytestmark = pytest.mark.faults
 
-OPTIONS = MeasureOptions(samples=3, min_sample_ms=0.1, timeout_s=1.5, memory_bytes=256 << 20)
+OPTIONS = MeasureOptions(samples=3, sample_ms=0.1, timeout_s=1.5, memory_bytes=256 << 20)
 
 PLANTED = {
     "loops for ever": (planted.planted(planted.FOR_EVER), FailureKind.TIMEOUT),

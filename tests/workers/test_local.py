@@ -41,7 +41,7 @@ from workers.frames import Frame
 from workers.heats import HEAT, Heat
 from workers.local import LocalBuilder, LocalRunner, _result
 
-OPTIONS = MeasureOptions(samples=3, min_sample_ms=0.2, timeout_s=5.0, memory_bytes=512 << 20)
+OPTIONS = MeasureOptions(samples=3, sample_ms=0.2, timeout_s=5.0, memory_bytes=512 << 20)
 
 
 def matrix_product() -> Task:

@@ -17,7 +17,7 @@ from tuner.pairs import LOOKS
 from workers import ray_cluster
 from workers.ray_runner import RayRunner
 
-OPTIONS = MeasureOptions(samples=3, min_sample_ms=0.1, timeout_s=1.5, memory_bytes=256 << 20)
+OPTIONS = MeasureOptions(samples=3, sample_ms=0.1, timeout_s=1.5, memory_bytes=256 << 20)
 DEVICE = "bench-1"
 
 
