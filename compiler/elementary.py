@@ -15,6 +15,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]
 
+_MOST = np.int32(2**31 - 1)
+
 
 def in_double(function: Function) -> Function:
     """The function computed in float64, its result in the type of the first argument (integers become float64)."""
@@ -26,6 +28,14 @@ def in_double(function: Function) -> Function:
             return np.asarray(result).astype(kind if kind.kind == "f" else np.float64)[()]
 
     return evaluate
+
+
+def ordinal(x: Array) -> Array:
+    """Of 32-bit floats: 32-bit whole numbers in the same order; NaN is the largest, and both zeros are 0."""
+    single = np.asarray(x, np.float32)
+    bits = single.view(np.int32)
+    found = np.where(bits < 0, bits ^ _MOST, bits)
+    return np.where(np.isnan(single), _MOST, np.where(single == 0, np.int32(0), found))
 
 
 def divide(x: Array, y: Array) -> Array:

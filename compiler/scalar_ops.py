@@ -21,6 +21,7 @@ class Signature(enum.Enum):
     BITS = "whole numbers or truth values, bit by bit"
     TEST = "two of any type to a truth value"
     ORDER = "two numbers to a truth value"
+    ORDINAL = "an f32 to an i32"
     CHOICE = "a truth value and two of any type, stored ones too, to that type"
 
 
@@ -64,6 +65,8 @@ OPS: Mapping[str, ScalarOp] = {
     "floor": ScalarOp(1, np.floor, Signature.FLOATS),
     "ceil": ScalarOp(1, np.ceil, Signature.FLOATS),
     "round": ScalarOp(1, np.rint, Signature.FLOATS),
+    # Larger for a larger float, largest for NaN, 0 for both zeros.
+    "ordinal": ScalarOp(1, elementary.ordinal, Signature.ORDINAL),
     "rsqrt": _function(elementary.rsqrt),
     "inverse_fourth_root": _function(elementary.inverse_fourth_root),
     "exp": _function(np.exp),

@@ -8,6 +8,7 @@ from compiler.codegen.masks import select, test
 from compiler.codegen.math import FUNCTIONS, Function
 from compiler.codegen.math_double import DOUBLE_FUNCTIONS
 from compiler.codegen.math_lanes import Lanes
+from compiler.codegen.ordinal import ordinal
 from compiler.codegen.pieces import by_pieces
 from compiler.codegen.types import (
     Value,
@@ -91,6 +92,8 @@ class Arithmetic:
         dtype, lanes = parts[0].dtype, parts[0].lanes
         if op == "larger":
             return self._larger(*parts)
+        if op == "ordinal":
+            return ordinal(self._out, parts[0])
         if dtype is DType.F32 and (function is not None or op in FUNCTIONS):
             ops = self.lanes(lanes)
             return ops.wrapped((function or FUNCTIONS[op])(ops, *(p.text for p in parts)))

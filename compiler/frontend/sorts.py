@@ -4,7 +4,8 @@ A merge writes the k-th element of what becomes of blocks A and B. It finds by a
 are of A: the largest t with B[k - t] not before A[t - 1]. Of equal elements those of A are first: the order is stable.
 
 The work is that of n * log(n)^2 reads. Where only the first few elements are wanted, blocks do not grow beyond them; of
-a descending order the first few are selected (compiler.frontend.selection).
+a descending order the first few are selected (compiler.frontend.selection), of any order some of a long axis
+(compiler.frontend.thresholds).
 Blocks have a dimension of their own, in front of the places in them; behind the last element there is no order.
 """
 
@@ -19,6 +20,7 @@ from compiler.frontend.call import OperatorCall
 from compiler.frontend.computes import ReduceAxes, at, number, output_axes, reduced, widened
 from compiler.frontend.searches import largest
 from compiler.frontend.selection import largest_places
+from compiler.frontend.thresholds import MOST, extreme_places, has_keys
 from compiler.graph.ir import Compute
 from compiler.index import ZERO, Index, LookedUp
 from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply
@@ -28,6 +30,10 @@ _BLOCK = 64
 """Elements that are all compared with each other."""
 _FEW = 32
 """Of longer axes, so many elements at most are selected one after the other."""
+_LONG = 256
+"""Elements of an axis of which some are selected by a threshold."""
+_SOME = 2
+"""Such an axis has so many times as many as are wanted, at least."""
 _ZERO, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 
 Places = tuple[Index, ...]
@@ -43,8 +49,12 @@ class Sorted:
 
 def first_sorted(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> Sorted:
     """The first `count` elements along an axis in order; NaN is the largest, of equal ones the first is first."""
-    if descending and count <= _FEW and call.builder.shapes[value][axis] > _BLOCK:
+    size = call.builder.shapes[value][axis]
+    if descending and count <= _FEW and size > _BLOCK:
         places = largest_places(call, value, axis, count)
+        return Sorted(_at_places(call, value, axis, places), places)
+    if count <= MOST and size >= max(_LONG, _SOME * count) and has_keys(call.dtype(value)):
+        places = extreme_places(call, value, axis, count, descending=descending)
         return Sorted(_at_places(call, value, axis, places), places)
     sort = _Sort(call, value, axis, descending=descending)
     most = max(_BLOCK, 1 << (count - 1).bit_length())

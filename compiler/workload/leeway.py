@@ -1,4 +1,4 @@
-"""Leeway: what an output may become where a value is rounded to a whole number or to 16 bits.
+"""Leeway: what an output may become where a value is rounded to a whole number or to 16 bits, or its bits are taken.
 
 A value that lies next to a tie in float64 may lie on its other side in float32, and then the rounded results differ by
 one: neither is wrong. The reference is computed twice, with every value pushed down and up a little before it is
@@ -60,6 +60,8 @@ def _pushed_stage(workload: Workload, stage: Stage, sign: float) -> Stage:
         match e:
             case Apply(op, (x,)) if op in _ROUNDING and is_float(x):
                 return Apply(op, (_moved(x, sign),))
+            case Apply("ordinal", (x,)) if not isinstance(x, Load):
+                return Apply("ordinal", (_moved(x, sign),))
             case Cast(value, dtype) if dtype.is_integer and is_float(value) and not _is_whole(value):
                 return Cast(_moved(value, sign), dtype)
             case _:

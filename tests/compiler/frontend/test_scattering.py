@@ -51,6 +51,9 @@ CASES = [
     case("TopK", (3, 90), ints(4), outputs=2),
     case("TopK", (80, 2), ints(32), outputs=2, axis=0),
     case("TopK", (2, 80), ints(33), outputs=2),
+    case("TopK", (2, 300), ints(40), outputs=2),
+    case("TopK", (3, 257, 2), ints(100), outputs=2, axis=1, largest=0),
+    case("TopK", (1, 700), ints(2), outputs=2, largest=0),
     case("Hardmax", (3, 7)),
     case("Hardmax", (3, 7, 2), axis=1),
 ]
@@ -76,6 +79,32 @@ def test_the_first_few_of_a_long_axis(kind: Any) -> None:
     x = np.random.default_rng(0).integers(0, 9, (2, 100)).astype(kind)
     places = run_one(helper.make_node("TopK", ["x", "k"], ["v", "y"]), x, {"k": ints(20)})
     np.testing.assert_array_equal(places, np.argsort(-x.astype(float), axis=1, kind="stable")[:, :20])
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64, np.int64, np.int32, np.uint8])
+def test_some_of_a_long_axis(kind: Any, largest: int) -> None:
+    """Many of them are equal, and those at the threshold too."""
+    x = np.random.default_rng(0).integers(0, 9, (2, 600)).astype(kind)
+    x[0, 7], x[1, 500] = (np.finfo if x.dtype.kind == "f" else np.iinfo)(x.dtype).max, 0
+    node = helper.make_node("TopK", ["x", "k"], ["v", "y"], largest=largest)
+    places = run_one(node, x, {"k": ints(150)})
+    order = x.astype(object) * (-1 if largest else 1)
+    np.testing.assert_array_equal(places, np.argsort(order, axis=1, kind="stable")[:, :150])
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+def test_all_floats_have_their_place(largest: int) -> None:
+    """Zeros are equal whatever their sign; what is not a number is the largest."""
+    x = np.random.default_rng(0).standard_normal((1, 400)).astype(np.float32)
+    x[0, [0, 9, 17, 30]], x[0, [3, 200]], x[0, 250:260] = np.nan, (np.inf, -np.inf), np.tile([0.0, -0.0], 5)
+    x[0, 300:310] = np.float32(1e-45) * np.arange(-5, 5)
+    missing, numbers = np.isnan(x), x.astype(float) + 0.0
+    order = np.lexsort((-numbers, ~missing) if largest else (numbers, missing))
+    for count in (3, 33, 200):
+        node = helper.make_node("TopK", ["x", "k"], ["v", "y"], largest=largest)
+        places = run_one(node, x, {"k": ints(count)})
+        np.testing.assert_array_equal(places, order[:, :count])
 
 
 def test_what_is_not_a_number_is_the_largest() -> None:
