@@ -80,9 +80,7 @@ def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -
 def tile_loops(axes: TileAxes, rows: int, columns: int, order: str, block: int = 0) -> list[Loop]:
     """The loops over tiles under the order `outside`, `inside` or `block` (with its length), outermost first."""
     panel = (axes.vector.name, -(-axes.vector.size // columns))
-    rest = [(a.name, a.size) for a in axes.others]
-    if axes.row is not None:
-        rest.append((axes.row.name, -(-axes.row.size // rows)))
+    rest = [(a.name, -(-a.size // rows) if a is axes.row else a.size) for a in axes.loops]
     if order == "outside" or not rest:
         return [panel, *rest]
     if order == "inside":

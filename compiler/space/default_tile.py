@@ -56,6 +56,9 @@ APART = 2 / 3
 """Share of what windows read that is their own, above which a tile where memory is read from end to end has few rows:
 more of them only read further apart."""
 
+HIGHEST_DOWN = 4
+"""Rows of a tile of windows that are below each other: each of them reads lines of its own."""
+
 FEW_ROWS = 2
 """So many where they share another operand, or there are not enough vectors for one row alone."""
 
@@ -65,11 +68,9 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
     _, rows, vectors = _tile(tile, streams=streams)
-    crowded = streams and crowds(tile.workload, anchor, axes, vectors, tile.target)
-    along = streams and (crowded or not _shares_lanes(axes, anchor))
-    few = FEW_ROWS if _shares_rows(axes, anchor) or tile.panels < LATENCY else 1
-    wide = min(tile.panels, LATENCY // few)
-    if along and rows > few and wide > 1 and _own_share(tile, rows) > APART:
+    along = axes.is_down or _end_to_end(tile, vectors)
+    few, wide = _few_rows(tile)
+    if not axes.is_down and rows > few and wide > 1 and reads_apart(tile):
         rows, vectors = few, wide
     orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
     along = along and "inside" in orders
@@ -95,6 +96,26 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         else _unroll_groups(tile.anchor, *tile.dot),
         "parallel": parallel,
     }
+
+
+def reads_apart(tile: RegisterTile) -> bool:
+    """Whether memory is best read from end to end, and windows along the rows share little of it."""
+    _, rows, vectors = _tile(tile, streams=_streams(tile.axes, tile.anchor))
+    return rows > 1 and _end_to_end(tile, vectors) and _own_share(tile, rows) > APART
+
+
+def _end_to_end(tile: RegisterTile, vectors: int) -> bool:
+    """Whether panels of so many vectors crowd the first cache's sets, or nothing loaded for the lanes is shared."""
+    axes, anchor = tile.axes, tile.anchor
+    if not _streams(axes, anchor):
+        return False
+    return crowds(tile.workload, anchor, axes, vectors, tile.target) or not _shares_lanes(axes, anchor)
+
+
+def _few_rows(tile: RegisterTile) -> tuple[int, int]:
+    """Rows and vectors of a tile for windows that share little."""
+    few = FEW_ROWS if _shares_rows(tile.axes, tile.anchor) or tile.panels < LATENCY else 1
+    return few, min(tile.panels, LATENCY // few)
 
 
 def _unroll(tile: RegisterTile, accumulators: int, *, streams: bool) -> int:
@@ -149,7 +170,7 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     registers = tile.target.vector_registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
-        for rows in range(1, min(16, row_size) + 1):
+        for rows in range(1, min(HIGHEST_DOWN if tile.axes.is_down else 16, row_size) + 1):
             fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
             if not fits or (streams and rows * vectors * tile.copies > LATENCY):
                 continue

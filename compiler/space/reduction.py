@@ -12,13 +12,13 @@ from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
-from compiler.space.default_tile import default_values, tile_cycles
+from compiler.space.default_tile import default_values, reads_apart, tile_cycles
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.inner_tile import InnerTile, inner_axis
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
-from compiler.space.separated_phases import SeparatedPhases, separated_phases
+from compiler.space.separated_phases import SeparatedPhases, down_axis, separated_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.structure import gathers
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
@@ -27,6 +27,8 @@ from compiler.workload.ir import Workload
 
 DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
 SEPARATED, INNER = "separated", "inner"
+DOWN = "down"
+"""The direct form, in tiles of windows that are below each other."""
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
 WORTH = 0.75
@@ -124,8 +126,11 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     shared = plans[SEPARATED].phases if SEPARATED in plans else None
     if isinstance(shared, SeparatedPhases):
         fewest, *_ = shared.best_tile(plans[SEPARATED].tile)
-        if fewest < WORTH * (prod(a.size for a in tile.anchor.reduce_axes) - 1):
+        fewer = fewest < WORTH * (prod(a.size for a in tile.anchor.reduce_axes) - 1)
+        if fewer or (DOWN in plans and reads_apart(tile)):
             return SEPARATED
+    if DOWN in plans:
+        return DOWN
     inner = plans[INNER].tile if INNER in plans else None
     if isinstance(inner, InnerTile) and _inner_cycles(inner) < CLEARLY * tile_cycles(tile):
         return INNER
@@ -171,7 +176,11 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         inner = InnerTile(workload, anchor, store, target, threads, along)
         if _inner_cycles(inner) < TRIED * tile_cycles(direct.tile):
             plans[INNER] = _Plan(inner, None)
-    for name, phases in _phases(workload, direct.tile, target, threads):
+    row_name = down_axis(direct.tile)
+    down = RegisterTile(workload, anchor, store, target, threads, row_name=row_name) if row_name else None
+    if down is not None and reads_apart(direct.tile):
+        plans[DOWN] = _Plan(down, None)
+    for name, phases in _phases(workload, direct.tile, down, target, threads):
         stages, inside = phases.product_stages, name == APART
         if isinstance(phases, SeparatedPhases):
             made: RegisterTile = phases.tile(target, threads)
@@ -209,10 +218,14 @@ def _with_winograd(
 
 
 def _phases(
-    workload: Workload, tile: RegisterTile, target: Target, threads: int
+    workload: Workload, tile: RegisterTile, down: RegisterTile | None, target: Target, threads: int
 ) -> Iterator[tuple[str, Phases]]:
-    """The algorithms that apply besides the direct one; a search begins with the last."""
-    if (shared := separated_phases(workload, tile)) is not None:
+    """The algorithms that apply besides the direct one; a search begins with the last.
+
+    `down`: a tile of windows that are below each other.
+    """
+    below = None if down is None else separated_phases(workload, down)
+    if (shared := below or separated_phases(workload, tile)) is not None:
         yield SEPARATED, shared
     if find_padding(workload) is not None:
         yield PADDED, padded_phases(workload, target, threads)

@@ -49,17 +49,18 @@ class RegisterTile:
         dot: tuple[Instruction, str] | None = None,
         *,
         inside: bool = False,
+        row_name: str = "",
     ) -> None:
         """Analyse the stages.
 
         `dot`: an instruction that adds groups of products, along a reduction axis. `inside`: `store` is computed at a
         loop of another stage, as wide as one tile; it has no order of tiles to choose, and no loop of its own to share
-        out.
+        out. `row_name`: the axis of the rows (`tile_axes`).
         """
         self.dot, self._inside = dot, inside
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
-        found = tile_axes(workload, store, target, anchor)
+        found = tile_axes(workload, store, target, anchor, row_name)
         self.axes: TileAxes = found if dot is None else replace(found, lanes=dot[0].lanes)
         self.packs = packable(workload, anchor)
         mapped = {a.name for a in store.axes}
@@ -119,7 +120,7 @@ class RegisterTile:
 
     def _orders(self) -> tuple[Value, ...]:
         """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
-        outermost = [*self.axes.others, *([self.axes.row] if self.axes.row is not None else [])]
+        outermost = self.axes.loops
         if not outermost or self._inside:
             return ("outside",)
         blocks = tuple(f"block{b}" for b in BLOCKS if b < outermost[0].size)
@@ -164,7 +165,7 @@ class RegisterTile:
 
     def _block_fits(self, values: dict[str, Value]) -> bool:
         order = str(values["order"])
-        if not order.startswith("block") or self.axes.others or self.axes.row is None:
+        if not order.startswith("block") or self.axes.row is None or self.axes.loops[0] is not self.axes.row:
             return True
         rows = number(values, "rows")
         return int(order.removeprefix("block")) < -(-self.axes.row.size // rows)
@@ -198,9 +199,7 @@ class RegisterTile:
 
     def _outer_loops(self, order: str) -> tuple[list[str], list[Step]]:
         """Loops over tiles, outermost first, and the split that blocks the outermost of them."""
-        rest = [a.name for a in self.axes.others]
-        if self.axes.row is not None:
-            rest.append(f"{self.axes.row.name}.o")
+        rest = [f"{a.name}.o" if a is self.axes.row else a.name for a in self.axes.loops]
         panel = f"{self.axes.vector.name}.o"
         if order == "outside" or not rest:
             return [panel, *rest], []

@@ -12,16 +12,17 @@ from math import prod
 
 from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
+from compiler.scalar import loads
 from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.crowding import crowds, panel_bytes
-from compiler.space.default_tile import default_values
+from compiler.space.default_tile import HIGHEST_DOWN, default_values
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
-from compiler.target import LINE_BYTES, Target
+from compiler.target import LINE_BYTES, PAGE_BYTES, Target
 from compiler.workload.ir import Stage, Workload
 
-WIDEST = 4
+WIDEST = 2
 """Vectors of a default tile."""
 ORDERS = ("block8", "block4", "outside")
 """A few rows of windows for one panel, so that what two of them read is read twice from the first cache, and what
@@ -34,10 +35,17 @@ class SharingTile(RegisterTile):
     """A tile whose rows are windows that overlap."""
 
     def __init__(
-        self, workload: Workload, anchor: Stage, store: Stage, target: Target, threads: int, windows: Windows
+        self,
+        workload: Workload,
+        anchor: Stage,
+        store: Stage,
+        target: Target,
+        threads: int,
+        windows: Windows,
+        row_name: str,
     ) -> None:
         """`windows`: along the rows."""
-        super().__init__(workload, anchor, store, target, threads)
+        super().__init__(workload, anchor, store, target, threads, row_name=row_name)
         self.windows = windows
 
     def registers(self, rows: int, vectors: int) -> int:
@@ -48,12 +56,12 @@ class SharingTile(RegisterTile):
 class SeparatedPhases:
     """The rewritten Workload, and the Steps of what is shared."""
 
-    def __init__(self, workload: Workload, windows: Windows) -> None:
-        """Rewrite the Workload."""
+    def __init__(self, workload: Workload, windows: Windows, *, down: bool) -> None:
+        """Rewrite the Workload. `down`: the windows of a tile are below each other (`down_axis`)."""
         place = [a.name for a in workload.stages[0].axes].index(windows.along.name)
         self.algorithm = Algorithm("separated", (place,))
         self.workload = separated(workload, self.algorithm.parameters)
-        self.windows = windows
+        self.windows, self._down = windows, down
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
@@ -67,7 +75,8 @@ class SeparatedPhases:
 
     def tile(self, target: Target, threads: int) -> SharingTile:
         """The tile of the windows."""
-        return SharingTile(self.workload, *self.product_stages, target, threads, self.windows)
+        row_name = self.windows.along.name if self._down else ""
+        return SharingTile(self.workload, *self.product_stages, target, threads, self.windows, row_name)
 
     def combinations(self, tile: RegisterTile, rows: int) -> float:
         """How many make a row in tiles of so many, those at the edge included; the first of a sum is none."""
@@ -81,22 +90,28 @@ class SeparatedPhases:
     def best_tile(self, tile: RegisterTile) -> tuple[float, int, int]:
         """The combinations of the default tile, its rows and its vectors: few, and then wide."""
         size = tile.axes.row.size if tile.axes.row is not None else 1
+        highest, widest = (self._highest_down(tile.target), 1) if self._down else (size, WIDEST)
         fitting = [
             (self.combinations(tile, rows), rows, vectors)
-            for vectors in range(1, min(WIDEST, tile.panels) + 1)
+            for vectors in range(1, min(widest, tile.panels) + 1)
             for rows in HEIGHTS
-            if rows <= size and tile.registers(rows, vectors) <= tile.target.vector_registers
+            if rows <= min(size, highest) and tile.registers(rows, vectors) <= tile.target.vector_registers
         ]
         least, *_ = min(fitting, default=(float("inf"), 1, 1))
         near = [found for found in fitting if found[0] <= NEARLY * least]
         return min(near, key=lambda found: (-found[2], found[0]), default=(float("inf"), 1, 1))
+
+    def _highest_down(self, target: Target) -> int:
+        """Rows of a tile of windows that are below each other: they cover no more lines than a set of a cache holds."""
+        ways = target.l1_bytes // PAGE_BYTES
+        return next((r for r in range(HIGHEST_DOWN, 1, -1) if self.windows.covered(r) <= ways), 1)
 
     def usual(self, tile: RegisterTile) -> dict[str, Value]:
         """Values that are good without measuring: windows above each other find in the first cache what they share."""
         values = default_values(tile)
         _, rows, vectors = self.best_tile(tile)
         orders = tile.loops_by_order({**values, "rows": rows, "vectors": vectors})
-        first = ("inside", *ORDERS) if self._reads_ahead(tile, vectors) else ORDERS
+        first = ("inside", *ORDERS) if self._down or self._reads_ahead(tile, vectors) else ORDERS
         order = next((name for name in first if name in orders), str(values["order"]))
         return {**values, "rows": rows, "vectors": vectors, "order": order}
 
@@ -142,4 +157,30 @@ def separated_phases(workload: Workload, tile: RegisterTile) -> SeparatedPhases 
     """The phases where the rows of the direct form's tile are windows that overlap; else None."""
     row = tile.axes.row
     windows = None if row is None else find_windows(workload.stages[0], row.name)
-    return None if windows is None or tile.axes.lanes < 2 else SeparatedPhases(workload, windows)
+    return (
+        None
+        if windows is None or tile.axes.lanes < 2
+        else SeparatedPhases(workload, windows, down=tile.axes.is_down)
+    )
+
+
+def down_axis(tile: RegisterTile) -> str | None:
+    """The axis along which overlapping windows are below each other, and what they share has left the first cache.
+
+    None where there is none: what windows side by side share is still there, and so is a whole window in narrow images.
+    """
+    buffers = tile.workload.buffers
+    loops = tile.axes.loops
+    if len(loops) < 2 or loops[-1] is not tile.axes.row or tile.axes.lanes < 2:
+        return None
+    name, tiled = loops[-2].name, {tile.axes.vector.name, loops[-1].name, loops[-2].name}
+    for load in loads(tile.anchor.body):
+        names = {n for index in load.indices for n in index.names()}
+        buffer = buffers[load.buffer]
+        for index, stride in zip(load.indices, buffer.strides, strict=True):
+            reach = sum(abs(index.coefficient(a.name)) * (a.size - 1) for a in tile.anchor.reduce_axes)
+            overlap = 0 < index.coefficient(name) <= reach
+            size_bytes = (reach + 1) * stride * buffer.dtype.size_bytes
+            if tiled <= names and overlap and size_bytes > tile.target.l1_bytes:
+                return name
+    return None

@@ -22,21 +22,42 @@ class TileAxes:
         row: the axis that is blocked so that what is loaded for the lanes is used again; None where there is none.
         others: the remaining axes, outermost first.
         lanes: vector length, a power of two; 1 where nothing is contiguous.
+        around: how many of the others stand around the loop over blocks of rows.
     """
 
     vector: Axis
     row: Axis | None
     others: tuple[Axis, ...]
     lanes: int
+    around: int
+
+    @property
+    def is_down(self) -> bool:
+        """Whether some of the others are inside of the loop over blocks of rows: rows lie far apart in memory."""
+        return self.around < len(self.others)
+
+    @property
+    def loops(self) -> tuple[Axis, ...]:
+        """The others and the row, in the order of the loops over tiles."""
+        rows = () if self.row is None else (self.row,)
+        return (*self.others[: self.around], *rows, *self.others[self.around :])
 
 
-def tile_axes(workload: Workload, stage: Stage, target: Target, anchor: Stage | None = None) -> TileAxes:
-    """Find the axes of a stage's tile; `anchor`: the reduction that the stage stores, whose loads rows should share."""
+def tile_axes(
+    workload: Workload, stage: Stage, target: Target, anchor: Stage | None = None, row_name: str = ""
+) -> TileAxes:
+    """Find the axes of a stage's tile.
+
+    anchor: the reduction that the stage stores, whose loads rows should share.
+    row_name: the axis to block, at its own place among the loops; the innermost that rows share something along, by
+        default, inside all others.
+    """
     output = workload.buffers[stage.target]
     flat = _flat_coefficients(stage, output.strides)
     vector = next((a for a in reversed(stage.axes) if flat[a.name] == 1), stage.axes[-1])
     rest = tuple(a for a in stage.axes if a.name != vector.name)
-    row = _row(rest, vector, anchor or stage)
+    named = next((a for a in rest if a.name == row_name), None)
+    row = named or _row(rest, vector, anchor or stage)
     # Sums are as wide as the reduction computes them, whatever is stored in the end.
     widest = max(output.dtype.size_bytes, anchor.dtype.size_bytes if anchor is not None else 0)
     return TileAxes(
@@ -44,6 +65,7 @@ def tile_axes(workload: Workload, stage: Stage, target: Target, anchor: Stage | 
         row=row,
         others=tuple(a for a in rest if a is not row),
         lanes=_lanes(vector.size, target.lanes(widest)) if flat[vector.name] == 1 else 1,
+        around=len(rest) - 1 if named is None else rest.index(named),
     )
 
 

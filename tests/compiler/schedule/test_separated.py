@@ -111,6 +111,6 @@ def test_windows_tell_what_a_row_of_them_covers() -> None:
 
 
 def test_the_direct_form_stays_the_default_where_little_is_shared() -> None:
-    space = build_space(max_pool(56, 64), V4, 1)
+    space = build_space(max_pool(12, 64), V4, 1)
     assert space.values(space.default)["algorithm"] == "direct"
     assert "separated" in {space.values(a)["algorithm"] for a in space.starts}

@@ -1,0 +1,86 @@
+"""Tiles of windows that are below each other: where a few lines of the image are more than the first cache holds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, Target, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workloads import convolution, depthwise, random_operands, windows
+
+V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
+V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
+TINY = replace(native_target(), l1_bytes=4 << 10)
+"""So that a small image is a wide one."""
+
+
+def pool(size: int, channels: int, stride: int = 1, taps: int = 3) -> Workload:
+    return windows(size, channels, taps=taps, stride=stride, reducer="max", outside=float("-inf"))
+
+
+@pytest.mark.parametrize("target", [V3, V4], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    ("workload", "rows"),
+    [
+        pytest.param(pool(28, 256), 4, id="they cover six lines"),
+        pytest.param(pool(112, 64, stride=2), 3, id="stride 2: seven lines"),
+        pytest.param(pool(20, 256, taps=5), 4, id="5 x 5: eight lines"),
+    ],
+)
+def test_pooling_of_a_wide_image(workload: Workload, rows: int, target: Target) -> None:
+    """A tile is a vector wide, and covers no more lines than a set of the first cache holds."""
+    space = build_space(workload, target, 1)
+    wanted = {"algorithm": "separated", "rows": rows, "vectors": 1, "order": "inside"}
+    assert space.values(space.default).items() >= wanted.items()
+    outermost = space.schedule(space.default).steps
+    assert any(getattr(step, "loops", ("",))[0] == "s0.o" for step in outermost)
+
+
+def test_strided_windows_with_weights() -> None:
+    space = build_space(depthwise(112, 96, 2), V3, 1)
+    wanted = {"algorithm": "down", "rows": 4, "vectors": 2, "order": "inside"}
+    assert space.values(space.default).items() >= wanted.items()
+    assert "direct" in {space.values(a)["algorithm"] for a in space.starts}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(depthwise(28, 32, 2), id="narrow image"),
+        pytest.param(depthwise(112, 96, 1), id="windows side by side share most"),
+        pytest.param(depthwise(112, 96, 3), id="nothing overlaps"),
+        pytest.param(convolution(56, 64, 64, 3, 2), id="all channels read the same"),
+    ],
+)
+def test_elsewhere_tiles_lie_along_the_lines(workload: Workload) -> None:
+    knobs = {knob.name: knob.choices for knob in build_space(workload, V3, 1).knobs}
+    assert "down" not in knobs.get("algorithm", ())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(pool(13, 24), id="ragged"),
+        pytest.param(pool(17, 40, stride=2), id="stride 2"),
+        pytest.param(pool(11, 33, taps=5), id="5 x 5"),
+        pytest.param(depthwise(15, 48, 2), id="with weights"),
+    ],
+)
+def test_every_tile_gives_the_same(workload: Workload, threads: int) -> None:
+    operands, rng = random_operands(workload), random.Random(5)
+    expected = reference_outputs(workload, operands)["y0"]
+    space = build_space(workload, TINY, threads)
+    assert any(space.values(a)["algorithm"] in ("down", "separated") for a in (space.default, *space.starts))
+    for assignment in {space.default, *space.starts, *(space.sample(rng) for _ in range(12))}:
+        got = run_native(workload, space.schedule(assignment), operands, threads)
+        assert relative_error(got, expected) < 1e-5, str(space.values(assignment))
+        if workload.stages[0].reducer == "max":
+            np.testing.assert_array_equal(got, expected)
