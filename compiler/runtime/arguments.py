@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -100,26 +98,6 @@ def _at(spec: TensorSpec, sizes: Values) -> TensorSpec:
         return spec
     bindings = {name: Index.of(value) for name, value in sizes.items()}
     return replace(spec, shape=tuple(as_size(Index.of(n).substitute(bindings)) for n in spec.shape))
-
-
-def data_pointer(array: Array) -> int:
-    """The address of the first element."""
-    if _DATA_OFFSET is None:
-        return int(array.ctypes.data)
-    # A tenth of the time of `.ctypes.data` and of `.__array_interface__`, which make objects that can do more.
-    return ctypes.c_void_p.from_address(id(array) + _DATA_OFFSET).value or 0
-
-
-def _data_offset() -> int | None:
-    """Where an array object has its pointer: right after what every object has, in NumPy's ABI. None elsewhere."""
-    if platform.python_implementation() != "CPython":
-        return None
-    probe, offset = np.zeros(1), object.__basicsize__
-    found = ctypes.c_void_p.from_address(id(probe) + offset).value
-    return offset if found == probe.ctypes.data else None
-
-
-_DATA_OFFSET = _data_offset()
 
 
 def _needed(spec: TensorSpec) -> str:

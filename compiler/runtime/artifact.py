@@ -27,7 +27,7 @@ from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.runtime.arguments import data_pointer
+from compiler.runtime.aligned import data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.memory_plan import Life

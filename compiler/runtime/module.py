@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compiler.errors import TargetError
-from compiler.runtime.aligned import aligned, aligned_bytes
-from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays, data_pointer
+from compiler.runtime.aligned import aligned, aligned_bytes, data_pointer, fresh_output
+from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
@@ -168,7 +168,7 @@ class Module:
 
     def _fresh(self, sizes: Values) -> dict[str, Array]:
         shapes = [spec.sizes(sizes) for spec in self.outputs] if sizes else self._shapes
-        return {s.name: np.empty(n, s.dtype.numpy) for s, n in zip(self.outputs, shapes, strict=True)}
+        return {s.name: fresh_output(n, s.dtype.numpy) for s, n in zip(self.outputs, shapes, strict=True)}
 
     def _plan(self, sizes: Values) -> MemoryPlan:
         """The places of all values for these sizes; the last few are kept."""

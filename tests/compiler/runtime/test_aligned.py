@@ -1,0 +1,40 @@
+"""Fresh arrays begin where a vector does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.runtime.aligned import aligned, aligned_empty, data_pointer, fresh_output
+
+LINE_BYTES = 64
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5, 7), (100, 1003)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64, np.bool_])
+def test_an_array_begins_where_a_line_does(shape: tuple[int, ...], dtype: type[np.generic]) -> None:
+    array = aligned_empty(shape, np.dtype(dtype))
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+    assert data_pointer(array) == array.ctypes.data
+    assert data_pointer(array) % LINE_BYTES == 0
+    array[...] = 1
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+
+
+def test_large_outputs_begin_where_a_line_does() -> None:
+    """NumPy's own begin 16 bytes after a page or anywhere that is a multiple of 16."""
+    kept = [fresh_output((1, 64, 56, 56), np.dtype(np.float32)) for _ in range(5)]
+    assert all(data_pointer(array) % LINE_BYTES == 0 for array in kept)
+    for number, array in enumerate(kept):
+        array[...] = number
+    assert [float(array.max()) for array in kept] == [0, 1, 2, 3, 4]
+
+
+def test_what_is_aligned_is_not_copied() -> None:
+    array = aligned_empty((8, 8), np.dtype(np.float32))
+    assert aligned(array) is array
+    array[...] = np.arange(64).reshape(8, 8)
+    copy = aligned(array[:, 1:])
+    assert data_pointer(copy) % LINE_BYTES == 0
+    np.testing.assert_array_equal(copy, array[:, 1:])
