@@ -21,7 +21,7 @@ from compiler.workload.ir import Stage, Workload
 
 FAR, NEAR = 1 / 6, 1 / 24
 """Cycles per byte from beyond the second cache, and from it."""
-BURST = 256
+BURST = 512
 """Bytes that a run in another page costs at least."""
 LEAST_READS = 4
 """Times that a panel of constants is read so that the next one is fetched meanwhile (compiler/codegen/ahead.py)."""

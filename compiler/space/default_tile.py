@@ -105,11 +105,25 @@ def reads_apart(tile: RegisterTile) -> bool:
 
 
 def _end_to_end(tile: RegisterTile, vectors: int) -> bool:
-    """Whether panels of so many vectors crowd the first cache's sets, or nothing loaded for the lanes is shared."""
+    """Whether memory is read from end to end, by panels of so many vectors.
+
+    So it is where panels crowd the first cache's sets, where what is read and stored leaves the second cache before it
+    is used again, and where nothing that is loaded for the lanes serves other places.
+    """
     axes, anchor = tile.axes, tile.anchor
     if not _streams(axes, anchor):
         return False
-    return crowds(tile.workload, anchor, axes, vectors, tile.target) or not _shares_lanes(axes, anchor)
+    crowded = crowds(tile.workload, anchor, axes, vectors, tile.target)
+    return crowded or _moved_bytes(tile) > tile.target.l2_bytes or not _shares_lanes(axes, anchor)
+
+
+def _moved_bytes(tile: RegisterTile) -> int:
+    """What all tiles read and store."""
+    buffers = tile.workload.buffers
+    return sum(
+        buffers[name].size_bytes
+        for name in {load.buffer for load in loads(tile.anchor.body)} | {tile.store.target}
+    )
 
 
 def _few_rows(tile: RegisterTile) -> tuple[int, int]:

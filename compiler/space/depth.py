@@ -30,6 +30,8 @@ DEPTHS = (128, 192, 256, 384, 512, 768)
 """About so many products; what divides the sum and is nearest is offered."""
 MIN_ROWS = 16
 """Fewer rows read a panel too seldom for a cache to matter."""
+MANY_PLACES = 256
+"""So many are read while the next panel arrives: a whole panel may be as large as caches allow."""
 SHARES_PER_THREAD = 4
 
 
@@ -69,16 +71,25 @@ def _panels_serve_all(tile: RegisterTile) -> bool:
         for index in load.indices
         for name in index.names()
     }
-    places = tile.axes.row.size * prod(a.size for a in tile.axes.others)
+    places = _places(tile)
     sums = places * tile.axes.lanes * tile.anchor.dtype.size_bytes
     return bool(moved) and not moved & others and places >= MIN_ROWS and sums <= tile.target.l2_bytes // 16
 
 
+def _places(tile: RegisterTile) -> int:
+    """What one panel of the constants serves."""
+    return (1 if tile.axes.row is None else tile.axes.row.size) * prod(a.size for a in tile.axes.others)
+
+
 def default_depth(tile: RegisterTile, vectors: int) -> int:
-    """The whole sum where a panel of it fits in half the second cache, else what fills the first cache."""
+    """The whole sum where a panel of it fits in half the second cache, else what fills the first cache.
+
+    Half of that where a panel serves few places: it is hardly read before the next has to be there as well.
+    """
     *parts, whole = tile.depths
     bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes
-    if not parts or whole * bytes_of_one <= tile.target.l2_bytes // 2:
+    share = 4 if _places(tile) < MANY_PLACES else 2
+    if not parts or whole * bytes_of_one <= tile.target.l2_bytes // share:
         return whole
     return min(parts, key=lambda d: abs(d * bytes_of_one - tile.target.l1_bytes))
 

@@ -47,7 +47,14 @@ def test_strided_windows_have_more_places_and_as_many_sets() -> None:
 
 @pytest.mark.parametrize(("channels", "inside"), [(512, True), (576, False)])
 def test_a_depthwise_default_reads_what_would_crowd_from_end_to_end(channels: int, *, inside: bool) -> None:
-    space = build_space(depthwise(14, channels), V3, 1)
+    space = build_space(depthwise(14, channels), replace(V3, l2_bytes=2 << 20), 1)
+    assert (space.values(space.default)["order"] == "inside") is inside
+
+
+@pytest.mark.parametrize(("near", "inside"), [(4 << 20, False), (3 << 20, True)])
+def test_what_leaves_the_second_cache_is_read_from_end_to_end(near: int, *, inside: bool) -> None:
+    """An image of 56 x 56 x 144, with its border, and another one are 3.7 million bytes."""
+    space = build_space(depthwise(56, 144), replace(V3, l1_bytes=48 << 10, l2_bytes=near), 1)
     assert (space.values(space.default)["order"] == "inside") is inside
 
 

@@ -17,7 +17,7 @@ from compiler.space.register_tile import RegisterTile
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace, Value, number
 from compiler.symbol import Symbol
-from compiler.target import native_target
+from compiler.target import PRESETS, native_target
 from compiler.workload.specialise import specialise
 from tests.compiler.execute import native_outputs, stored_error
 from tests.compiler.symbolic import symbolic_rows
@@ -87,15 +87,19 @@ def test_windows_are_cut_along_their_longest_sum(rows: int, vectors: int, thread
     assert stored_error(workload, got, reference_outputs(workload, operands)) < 1e-5
 
 
-def test_a_panel_too_large_for_the_second_cache_is_cut() -> None:
-    target = native_target()
-    depths = {}
-    for k in (1024, 32 * target.l2_bytes // 1024):
-        space = build_space(matmul(128, 256, k), target, 1)
-        depths[k] = space.values(space.default)["depth"]
-    small, large = depths
-    assert depths[small] == small
-    assert depths[large] != large
+@pytest.mark.parametrize(
+    ("rows", "k", "whole"),
+    [
+        pytest.param(128, 1024, True, id="a sixth of the second cache"),
+        pytest.param(128, 3072, False, id="half of it, and few rows to fetch the next one in"),
+        pytest.param(512, 3072, True, id="half of it, and many rows"),
+        pytest.param(512, 8192, False, id="more than all of it"),
+    ],
+)
+def test_a_panel_too_large_for_the_second_cache_is_cut(rows: int, k: int, *, whole: bool) -> None:
+    target = replace(PRESETS["x86-64-v4"], l2_bytes=2 << 20)
+    space = build_space(matmul(rows, 256, k), target, 1)
+    assert (space.values(space.default)["depth"] == k) is whole
 
 
 @pytest.mark.parametrize("threads", [1, 2])
