@@ -30,12 +30,12 @@ from compiler.loop.ir import (
 from compiler.scalar import loads
 from compiler.target import LINE_BYTES, Target
 
-MOST_LINES = 2
-"""Lines that one iteration may ask for: more would cost what they save."""
+MOST_LINES = 8
+"""Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner."""
 LEAST_PANEL = 4096
 """Bytes of a panel below which hardware has caught up before it matters."""
-LEAST_READS = 4
-"""Times that a panel is read."""
+LEAST_READS = 2
+"""Times that a panel is read: what is read once is a stream that hardware follows."""
 
 
 @dataclass(frozen=True, slots=True)

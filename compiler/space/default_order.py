@@ -24,7 +24,7 @@ FAR, NEAR = 1 / 6, 1 / 24
 BURST = 512
 """Bytes that a run in another page costs at least."""
 LEAST_READS = 4
-"""Times that a panel of constants is read so that the next one is fetched meanwhile (compiler/codegen/ahead.py)."""
+"""Times that a panel of constants is read so that the next one is there in time (compiler/codegen/ahead.py)."""
 OPEN = 0.1
 """Share of the time of fetching that is never hidden: it settles what is equal otherwise."""
 

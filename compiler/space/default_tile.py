@@ -19,8 +19,8 @@ from compiler.scalar import Load, loads
 from compiler.space.chains import has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
-from compiler.space.depth import default_depth
-from compiler.space.register_tile import RegisterTile
+from compiler.space.depth import MIN_ROWS, default_depth
+from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
@@ -182,11 +182,14 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     """Multiply-adds per step of the reduction, rows and vectors of the best tile."""
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
     registers = tile.target.vector_registers
+    whole = _few_read_far(tile, row_size) and row_size in HEIGHTS and tile.registers(row_size, 1) <= registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
         for rows in range(1, min(HIGHEST_DOWN if tile.axes.is_down else 16, row_size) + 1):
             fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
             if not fits or (streams and rows * vectors * tile.copies > LATENCY):
+                continue
+            if whole and rows < row_size:
                 continue
             cycles = sum(
                 n * m * _cycles(tile, r, v, last=last, streams=streams)
@@ -195,6 +198,12 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
     return best[0], best[2], best[3]
+
+
+def _few_read_far(tile: RegisterTile, rows: int) -> bool:
+    """Whether constants come from beyond the second cache for few rows: best once, for all of them."""
+    size_bytes = sum(tile.workload.buffers[name].size_bytes for name in tile.packs)
+    return not tile.axes.others and rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2
 
 
 def _cuts(size: int, tile: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Panels of packed constants are fetched ahead: all of the next one, a line or two per iteration, where it pays."""
+"""Panels of packed constants are fetched ahead: all of the next one, a few lines per iteration, where it pays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from compiler.codegen.ahead import Ahead, fetched_ahead
+from compiler.codegen.ahead import fetched_ahead
 from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind, Store, walk_statements
@@ -24,20 +24,26 @@ LARGE = matmul(40, 512, 768)
 """Its constants do not fit in the second cache of the Target."""
 
 
-def found(workload: Workload, threads: int = 1) -> list[tuple[For, Ahead]]:
-    space = build_space(workload, V3, threads)
-    nest = build_nest(workload, space.build({**space.values(space.default), "order": "outside"}))
-    ahead = fetched_ahead(nest.body, nest.by_name, V3)
-    return [(s, ahead[id(s)]) for s in walk_statements(nest.body) if isinstance(s, For) and id(s) in ahead]
-
-
-def test_the_iterations_of_one_panel_fetch_all_of_the_next() -> None:
-    space = build_space(LARGE, V3, 1)
-    nest = build_nest(LARGE, space.build({**space.values(space.default), "order": "outside"}))
+@pytest.mark.parametrize(
+    ("workload", "rows"),
+    [
+        pytest.param(LARGE, 0, id="one line each"),
+        pytest.param(matmul(17, 512, 768), 4, id="five reads"),
+        pytest.param(matmul(24, 512, 768), 12, id="two reads"),
+    ],
+)
+def test_the_iterations_of_one_panel_fetch_all_of_the_next(workload: Workload, rows: int) -> None:
+    """`rows`: of a tile, with one vector; 0 for the default tile."""
+    space = build_space(workload, V3, 1)
+    values = {**space.values(space.default), "order": "outside", "depth": 768}
+    nest = build_nest(workload, space.build(values | ({"rows": rows, "vectors": 1} if rows else {})))
     (constant,) = [b for b in nest.params if b.packing is not None]
     panels, *_ = constant.shape
     panel = constant.elements // int(panels)
-    (loop, ahead), *_ = found(LARGE)
+    fetching = fetched_ahead(nest.body, nest.by_name, V3)
+    (loop, ahead), *_ = [
+        (s, fetching[id(s)]) for s in walk_statements(nest.body) if isinstance(s, For) and id(s) in fetching
+    ]
     around = [s for s in walk_statements(nest.body) if isinstance(s, For) and loop in walk_statements(s)]
     assert {s.kind for s in around} <= {LoopKind.SERIAL, LoopKind.PARALLEL}
     outer, *inner = around

@@ -1,0 +1,40 @@
+"""Few rows of a product with large constants stand in one tile: each constant is read once, while the next one comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compiler.evaluate import reference_outputs
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from tests.compiler.execute import native_outputs, stored_error
+from tests.compiler.workloads import matmul, random_operands
+
+V4 = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "k", "whole"),
+    [
+        pytest.param(8, 768, 1024, True, id="eight"),
+        pytest.param(14, 512, 1024, True, id="as many as registers hold"),
+        pytest.param(10, 400, 256, False, id="constants that stay in the second cache"),
+        pytest.param(15, 512, 1024, False, id="more than a tile has"),
+        pytest.param(20, 512, 1024, False, id="many"),
+    ],
+)
+def test_a_tile_has_all_rows(rows: int, n: int, k: int, *, whole: bool) -> None:
+    space = build_space(matmul(rows, n, k), V4, 1)
+    assert (space.values(space.default)["rows"] == rows) is whole
+
+
+@pytest.mark.parametrize("rows", [2, 7, 12, 15])
+def test_results_stay_the_same(rows: int) -> None:
+    target = replace(native_target(), l2_bytes=64 << 10)
+    workload = matmul(rows, 72, 500)
+    space = build_space(workload, target, 1)
+    operands = random_operands(workload)
+    got = native_outputs(workload, space.schedule(space.default), operands, target=target)
+    assert stored_error(workload, got, reference_outputs(workload, operands)) < 1e-5
