@@ -1,4 +1,4 @@
-"""Few rows of a product with large constants stand in one tile: each constant is read once, while the next one comes."""
+"""Few rows of a product with large constants stand in one tile: each constant is read once, for all of them."""
 
 from __future__ import annotations
 
