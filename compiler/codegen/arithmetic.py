@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.codegen.conversions import convert
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.extremes import extreme, has_extremes
 from compiler.codegen.masks import select, test
 from compiler.codegen.math import FUNCTIONS, Function
 from compiler.codegen.math_double import DOUBLE_FUNCTIONS
@@ -94,6 +95,8 @@ class Arithmetic:
             return self._larger(*parts)
         if op == "ordinal":
             return ordinal(self._out, parts[0])
+        if op in ("max", "min") and has_extremes(self._target, parts[0]):
+            return extreme(self._out, op, *parts)
         if dtype is DType.F32 and (function is not None or op in FUNCTIONS):
             ops = self.lanes(lanes)
             return ops.wrapped((function or FUNCTIONS[op])(ops, *(p.text for p in parts)))

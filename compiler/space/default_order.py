@@ -77,10 +77,13 @@ def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -
     return min(orders, key=lambda name: _cycles(traffic, orders[name]))
 
 
-def tile_loops(axes: TileAxes, rows: int, columns: int, order: str, block: int = 0) -> list[Loop]:
+def tile_loops(
+    axes: TileAxes, rows: int, columns: int, order: str, block: int = 0, beside: int = 1
+) -> list[Loop]:
     """The loops over tiles under the order `outside`, `inside` or `block` (with its length), outermost first."""
     panel = (axes.vector.name, -(-axes.vector.size // columns))
-    rest = [(a.name, -(-a.size // rows) if a is axes.row else a.size) for a in axes.loops]
+    places = {id(axes.row): rows, id(axes.beside): beside}
+    rest = [(a.name, -(-a.size // places.get(id(a), 1))) for a in axes.loops]
     if order == "outside" or not rest:
         return [panel, *rest]
     if order == "inside":

@@ -11,15 +11,17 @@ Nothing here knows a particular machine: measuring finds the rest.
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import prod
 
 from compiler.instruction import Instruction
 from compiler.loop.pair import ROWS
-from compiler.scalar import Load, loads
+from compiler.scalar import loads
 from compiler.space.chains import has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
+from compiler.space.down_tile import HIGHEST, down_default, down_order, shares_beside
+from compiler.space.overlap import APART, distinct, own_share
 from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
@@ -52,15 +54,9 @@ CHAIN = 4
 """Registers for each sum while an elementary function is computed of it: one body for a window and what follows it
 would keep all of them busy at once."""
 
-APART = 2 / 3
-"""Share of what windows read that is their own, above which a tile where memory is read from end to end has few rows:
-more of them only read further apart."""
-
-HIGHEST_DOWN = 4
-"""Rows of a tile of windows that are below each other: each of them reads lines of its own."""
-
 FEW_ROWS = 2
-"""So many where they share another operand, or there are not enough vectors for one row alone."""
+"""Rows of a tile where memory is read from end to end and windows share little, so that more would only read further
+apart: so many where they share another operand, or there are not enough vectors for one row alone."""
 
 
 def default_values(tile: RegisterTile) -> dict[str, Value]:
@@ -68,16 +64,19 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     axes, anchor = tile.axes, tile.anchor
     streams = _streams(axes, anchor)
     _, rows, vectors = _tile(tile, streams=streams)
-    along = axes.is_down or _end_to_end(tile, vectors)
+    first, beside = "inside" if axes.is_down or _end_to_end(tile, vectors) else "", 1
     few, wide = _few_rows(tile)
-    if not axes.is_down and rows > few and wide > 1 and reads_apart(tile):
+    if shares_beside(tile):
+        rows, beside, vectors = down_default(tile)
+        first = "inside" if _end_to_end(tile, vectors) else down_order(tile, rows)
+    elif not axes.is_down and rows > few and wide > 1 and reads_apart(tile):
         rows, vectors = few, wide
-    orders = tile.loops_by_order({"rows": rows, "vectors": vectors})
-    along = along and "inside" in orders
+    orders = tile.loops_by_order({"rows": rows, "beside": beside, "vectors": vectors})
     points = prod(size for _, size in tile.sums)
-    cycles = rows * vectors * tile.copies * points / PIPES
-    traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, rows, cycles)
-    order = "inside" if along else cheapest_order(orders, traffic)
+    places = rows * beside
+    cycles = places * vectors * tile.copies * points / PIPES
+    traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, places, cycles)
+    order = first if first in orders else cheapest_order(orders, traffic)
     counts = [count for _, count in orders[order]]
     depth = default_depth(tile, vectors)
     if blocked := depth < points:
@@ -87,11 +86,12 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         parallel += 1
     return {
         "rows": rows,
+        "beside": beside,
         "vectors": vectors,
         "order": order,
         "depth": depth,
         "reduce": 0,
-        "unroll": _unroll(tile, rows * vectors * tile.copies, streams=streams)
+        "unroll": _unroll(tile, places * vectors * tile.copies, streams=streams)
         if tile.dot is None
         else _unroll_groups(tile.anchor, *tile.dot),
         "parallel": parallel,
@@ -101,7 +101,8 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
 def reads_apart(tile: RegisterTile) -> bool:
     """Whether memory is best read from end to end, and windows along the rows share little of it."""
     _, rows, vectors = _tile(tile, streams=_streams(tile.axes, tile.anchor))
-    return rows > 1 and _end_to_end(tile, vectors) and _own_share(tile, rows) > APART
+    row = tile.axes.row.name if tile.axes.row is not None else ""
+    return rows > 1 and _end_to_end(tile, vectors) and own_share(tile.anchor, row, rows) > APART
 
 
 def _end_to_end(tile: RegisterTile, vectors: int) -> bool:
@@ -110,7 +111,7 @@ def _end_to_end(tile: RegisterTile, vectors: int) -> bool:
     So it is where panels crowd the first cache's sets, where what is read and stored leaves the second cache before it
     is used again, and where nothing that is loaded for the lanes serves other places.
     """
-    axes, anchor = tile.axes, tile.anchor
+    axes, anchor = tile.plain_axes, tile.anchor
     if not _streams(axes, anchor):
         return False
     crowded = crowds(tile.workload, anchor, axes, vectors, tile.target)
@@ -185,7 +186,7 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     whole = _few_read_far(tile, row_size) and row_size in HEIGHTS and tile.registers(row_size, 1) <= registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
-        for rows in range(1, min(HIGHEST_DOWN if tile.axes.is_down else 16, row_size) + 1):
+        for rows in range(1, min(HIGHEST if tile.axes.is_down else 16, row_size) + 1):
             fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
             if not fits or (streams and rows * vectors * tile.copies > LATENCY):
                 continue
@@ -236,26 +237,6 @@ def _loaded(tile: RegisterTile, rows: int, vectors: int) -> float:
         names = {name for index in load.indices for name in index.names()}
         if tile.axes.vector.name in names:
             row = tile.axes.row
-            total += vectors * (_distinct(tile, load, row.name, rows) if row and row.name in names else 1)
+            shared = row is not None and row.name in names
+            total += vectors * (distinct(tile.anchor, load, row.name, rows) if row and shared else 1)
     return total
-
-
-def _own_share(tile: RegisterTile, rows: int) -> float:
-    """Of what so many rows read, the largest share that no two of them read both, over the operands of every row."""
-    row = tile.axes.row.name if tile.axes.row is not None else ""
-    own = (load for load in loads(tile.anchor.body) if any(row in index.names() for index in load.indices))
-    return max((_distinct(tile, load, row, rows) / rows for load in own), default=0.0)
-
-
-def _distinct(tile: RegisterTile, load: Load, row: str, rows: int) -> float:
-    """Elements that so many rows read, per step of the reduction."""
-    sizes = {a.name: a.size for a in tile.anchor.reduce_axes}
-    least = float(rows)
-    for index in load.indices:
-        step = index.coefficient(row)
-        for name, size in sizes.items():
-            tap = index.coefficient(name)
-            if step > 0 and tap > 0:
-                places = ((rows - 1) * step + (size - 1) * tap) // gcd(step, tap) + 1
-                least = min(least, places / size)
-    return least

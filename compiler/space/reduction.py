@@ -14,11 +14,12 @@ from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
 from compiler.space.default_tile import default_values, reads_apart, tile_cycles
 from compiler.space.dot_phases import DotPhases, instructions
+from compiler.space.down_tile import down_axis, shares_beside
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.inner_tile import InnerTile, inner_axis
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
-from compiler.space.separated_phases import SeparatedPhases, down_axis, separated_phases
+from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.structure import gathers
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
@@ -129,7 +130,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
         fewer = fewest < WORTH * (prod(a.size for a in tile.anchor.reduce_axes) - 1)
         if fewer or (DOWN in plans and reads_apart(tile)):
             return SEPARATED
-    if DOWN in plans:
+    if DOWN in plans and (reads_apart(tile) or shares_beside(plans[DOWN].tile)):
         return DOWN
     inner = plans[INNER].tile if INNER in plans else None
     if isinstance(inner, InnerTile) and _inner_cycles(inner) < CLEARLY * tile_cycles(tile):
@@ -178,7 +179,7 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
             plans[INNER] = _Plan(inner, None)
     row_name = down_axis(direct.tile)
     down = RegisterTile(workload, anchor, store, target, threads, row_name=row_name) if row_name else None
-    if down is not None and reads_apart(direct.tile):
+    if down is not None:
         plans[DOWN] = _Plan(down, None)
     for name, phases in _phases(workload, direct.tile, down, target, threads):
         stages, inside = phases.product_stages, name == APART
@@ -224,8 +225,8 @@ def _phases(
 
     `down`: a tile of windows that are below each other.
     """
-    below = None if down is None else separated_phases(workload, down)
-    if (shared := below or separated_phases(workload, tile)) is not None:
+    below = None if down is None else separated_phases(down)
+    if (shared := below or separated_phases(tile)) is not None:
         yield SEPARATED, shared
     if find_padding(workload) is not None:
         yield PADDED, padded_phases(workload, target, threads)

@@ -1,6 +1,7 @@
 """The register tile: a reduction and the map that follows it, computed tile by tile in vector registers.
 
-The output is cut into tiles of `rows` x `vectors` vectors; where the last vector of a sum of products is at most half
+The output is cut into tiles of `rows` x `vectors` vectors, or of `rows` x `beside` x `vectors` where rows are windows
+below each other (down_tile.py); where the last vector of a sum of products is at most half
 full, it holds several products of each sum, or two rows (last_vectors.py). A tile's accumulators live in registers
 across the whole reduction; the map is applied to them before they are stored, so that intermediate results never reach
 memory. Constant operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise
@@ -28,6 +29,8 @@ from compiler.workload.ir import Stage, Workload
 HEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28)
 VECTORS = (1, 2, 3, 4, 5, 6, 8)
 BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28)
+BESIDE = (1, 2, 3, 4, 7)
+"""Windows beside each other in a tile that has several below each other."""
 UNROLLS = (1, 2, 3, 4, 8, 9, 16)
 UNROLLED_LIMIT = 320
 """Multiply-adds in the innermost body: more of them overflow the instruction caches and take long to compile."""
@@ -60,7 +63,8 @@ class RegisterTile:
         self.dot, self._inside = dot, inside
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
-        found = tile_axes(workload, store, target, anchor, row_name)
+        self.plain_axes = tile_axes(workload, store, target, anchor)
+        found = tile_axes(workload, store, target, anchor, row_name) if row_name else self.plain_axes
         self.axes: TileAxes = found if dot is None else replace(found, lanes=dot[0].lanes)
         self.packs = packable(workload, anchor)
         mapped = {a.name for a in store.axes}
@@ -71,7 +75,7 @@ class RegisterTile:
         self.depths = depths(self)
 
     def knobs(self) -> tuple[Knob, ...]:
-        """rows, vectors, order, reduce, unroll; depth and parallel where there is a choice."""
+        """rows, vectors, order, reduce, unroll; beside, depth and parallel where there is a choice."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
         found = [
@@ -81,6 +85,9 @@ class RegisterTile:
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", self.unrolls),
         ]
+        if axes.beside is not None:
+            size = axes.beside.size
+            found.append(Knob("beside", tuple(b for b in BESIDE if b <= size)))
         if len(self.depths) > 1:
             found.append(Knob("depth", self.depths))
         if self.threads > 1 and not self._inside:
@@ -130,29 +137,36 @@ class RegisterTile:
         """The loops over tiles, outermost first, under each legal value of the knob `order` beside the given ones."""
         orders = {}
         rows, columns = number(values, "rows"), number(values, "vectors") * self.axes.lanes
+        beside = self.beside(values)
         for name in map(str, self._orders()):
             block = int(name.removeprefix("block")) if name.startswith("block") else 0
             if self._block_fits({**values, "order": name}):
-                orders[name] = tile_loops(self.axes, rows, columns, name.rstrip("0123456789"), block)
+                orders[name] = tile_loops(self.axes, rows, columns, name.rstrip("0123456789"), block, beside)
         return orders
 
     def legal(self, values: dict[str, Value]) -> bool:
         """Accumulators and operands fit in the registers; the body stays small."""
         rows, vectors, unroll = (number(values, name) for name in ("rows", "vectors", "unroll"))
-        if self.registers(rows, vectors) > self.target.vector_registers and rows * vectors > 1:
+        beside = self.beside(values)
+        tile = rows * beside * vectors
+        if self.registers(rows, vectors, beside) > self.target.vector_registers and tile > 1:
             return False
-        if rows * vectors * self.copies * unroll > UNROLLED_LIMIT or vectors > self.panels:
+        if tile * self.copies * unroll > UNROLLED_LIMIT or vectors > self.panels:
             return False
         if self._depth(values) < self.depths[-1]:
             return values["order"] == "outside" and unroll <= self._depth(values)
         return self._block_fits(values)
 
-    def registers(self, rows: int, vectors: int) -> int:
+    def beside(self, values: dict[str, Value]) -> int:
+        """Windows beside each other; a value of the same name may belong to another algorithm."""
+        return number(values, "beside") if self.axes.beside is not None else 1
+
+    def registers(self, rows: int, vectors: int, beside: int = 1) -> int:
         """Registers that the multiply-adds of a tile need: the shorter side stays, the other passes by.
 
         A pair needs one for what its rows are joined to, and both of them where rows pass by.
         """
-        wide = vectors * self.copies
+        wide, rows = vectors * self.copies, rows * beside
         passing = 1
         if self.pairs and vectors == self.panels:
             passing = ROWS + 1 if rows >= wide else 2
@@ -174,32 +188,34 @@ class RegisterTile:
         """The Steps for legal values of the knobs."""
         if self._depth(values) < self.depths[-1]:
             return blocked_steps(self, values)
-        steps = self._tile_output(number(values, "rows"), number(values, "vectors"))
+        steps = self._tile_output(values)
         outer, blocking = self._outer_loops("outside" if self._inside else str(values["order"]))
         steps += blocking
-        vector, row = self.axes.vector.name, [] if self.axes.row is None else [f"{self.axes.row.name}.i"]
-        unrolled, lane = [*row, f"{vector}.i.o"], f"{vector}.i.i"
+        vector, rows = self.axes.vector.name, [f"{a.name}.i" for a in self.axes.blocked]
+        unrolled, lane = [*rows, f"{vector}.i.o"], f"{vector}.i.i"
         steps.append(Reorder(self.store.name, (*outer, *unrolled, lane)))
         steps.append(ComputeAt(self.anchor.name, self.store.name, outer[-1]))
         rotation, sums = number(values, "reduce", 0), self.sums
-        others = [a.name for a in self.axes.others]
+        others = [a.name for a in self.axes.still]
         steps += self.tile_reduction(self.anchor.name, [*sums[rotation:], *sums[:rotation]], others, values)
         steps += self._share(outer, number(values, "parallel"))
         steps += innermost(self.store.name, unrolled, lane)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
 
-    def _tile_output(self, rows: int, vectors: int) -> list[Step]:
-        vector, lanes = self.axes.vector.name, self.axes.lanes
+    def _tile_output(self, values: dict[str, Value]) -> list[Step]:
+        axes, vector, lanes = self.axes, self.axes.vector.name, self.axes.lanes
         steps: list[Step] = []
-        if self.axes.row is not None:
-            steps.append(Split(self.store.name, self.axes.row.name, rows))
-        steps.append(Split(self.store.name, vector, vectors * lanes))
+        if axes.row is not None:
+            steps.append(Split(self.store.name, axes.row.name, number(values, "rows")))
+        if axes.beside is not None:
+            steps.append(Split(self.store.name, axes.beside.name, number(values, "beside")))
+        steps.append(Split(self.store.name, vector, number(values, "vectors") * lanes))
         steps.append(Split(self.store.name, f"{vector}.i", lanes))
         return steps
 
     def _outer_loops(self, order: str) -> tuple[list[str], list[Step]]:
         """Loops over tiles, outermost first, and the split that blocks the outermost of them."""
-        rest = [f"{a.name}.o" if a is self.axes.row else a.name for a in self.axes.loops]
+        rest = [f"{a.name}.o" if a in self.axes.blocked else a.name for a in self.axes.loops]
         panel = f"{self.axes.vector.name}.o"
         if order == "outside" or not rest:
             return [panel, *rest], []
@@ -230,9 +246,8 @@ class RegisterTile:
             grouped = [f"{axis}.i"]
         serial, unrolled, split = unroll_sums(stage, sums, unroll)
         steps += split
-        row = [self.axes.row.name] if self.axes.row is not None else []
-        lane = f"{vector}.i"
-        tile = [*row, f"{vector}.o"] if rows >= vectors else [f"{vector}.o", *row]
+        blocked, lane = [a.name for a in self.axes.blocked], f"{vector}.i"
+        tile = [*blocked, f"{vector}.o"] if rows >= vectors else [f"{vector}.o", *blocked]
         unrolled += [*(a.name for a in self.blocks), *tile]
         steps.append(Reorder(stage, (*others, *serial, *unrolled, *grouped, lane)))
         steps += innermost(stage, unrolled, lane)

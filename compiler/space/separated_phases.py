@@ -12,14 +12,14 @@ from math import prod
 
 from compiler.errors import ScheduleError
 from compiler.loop.ir import LoopKind
-from compiler.scalar import loads
 from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.crowding import crowds, panel_bytes
-from compiler.space.default_tile import HIGHEST_DOWN, default_values
+from compiler.space.default_tile import FEW_ROWS, default_values
+from compiler.space.down_tile import down_order, highest_down, shares_beside
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
-from compiler.target import LINE_BYTES, PAGE_BYTES, Target
+from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Stage, Workload
 
 WIDEST = 2
@@ -48,20 +48,21 @@ class SharingTile(RegisterTile):
         super().__init__(workload, anchor, store, target, threads, row_name=row_name)
         self.windows = windows
 
-    def registers(self, rows: int, vectors: int) -> int:
+    def registers(self, rows: int, vectors: int, beside: int = 1) -> int:
         """What the windows cover stays until all of the rows have it."""
-        return (self.windows.covered(rows) + rows) * vectors + 1
+        return (self.windows.covered(rows) + rows) * vectors * beside + 1
 
 
 class SeparatedPhases:
     """The rewritten Workload, and the Steps of what is shared."""
 
-    def __init__(self, workload: Workload, windows: Windows, *, down: bool) -> None:
-        """Rewrite the Workload. `down`: the windows of a tile are below each other (`down_axis`)."""
+    def __init__(self, direct: RegisterTile, windows: Windows) -> None:
+        """Rewrite the Workload of the direct form, whose tile says whether windows are below each other."""
+        workload = direct.workload
         place = [a.name for a in workload.stages[0].axes].index(windows.along.name)
         self.algorithm = Algorithm("separated", (place,))
         self.workload = separated(workload, self.algorithm.parameters)
-        self.windows, self._down = windows, down
+        self.windows, self._direct, self._down = windows, direct, direct.axes.is_down
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
@@ -90,7 +91,7 @@ class SeparatedPhases:
     def best_tile(self, tile: RegisterTile) -> tuple[float, int, int]:
         """The combinations of the default tile, its rows and its vectors: few, and then wide."""
         size = tile.axes.row.size if tile.axes.row is not None else 1
-        highest, widest = (self._highest_down(tile.target), 1) if self._down else (size, WIDEST)
+        highest, widest = (highest_down(self._direct), 1) if self._down else (size, WIDEST)
         fitting = [
             (self.combinations(tile, rows), rows, vectors)
             for vectors in range(1, min(widest, tile.panels) + 1)
@@ -101,19 +102,23 @@ class SeparatedPhases:
         near = [found for found in fitting if found[0] <= NEARLY * least]
         return min(near, key=lambda found: (-found[2], found[0]), default=(float("inf"), 1, 1))
 
-    def _highest_down(self, target: Target) -> int:
-        """Rows of a tile of windows that are below each other: they cover no more lines than a set of a cache holds."""
-        ways = target.l1_bytes // PAGE_BYTES
-        return next((r for r in range(HIGHEST_DOWN, 1, -1) if self.windows.covered(r) <= ways), 1)
-
     def usual(self, tile: RegisterTile) -> dict[str, Value]:
         """Values that are good without measuring: windows above each other find in the first cache what they share."""
         values = default_values(tile)
         _, rows, vectors = self.best_tile(tile)
-        orders = tile.loops_by_order({**values, "rows": rows, "vectors": vectors})
-        first = ("inside", *ORDERS) if self._down or self._reads_ahead(tile, vectors) else ORDERS
-        order = next((name for name in first if name in orders), str(values["order"]))
-        return {**values, "rows": rows, "vectors": vectors, "order": order}
+        values |= {"rows": rows, "vectors": vectors, "beside": self._beside(tile, rows, vectors)}
+        orders = tile.loops_by_order(values)
+        first: tuple[str, ...] = ORDERS
+        if self._down:
+            first = (down_order(self._direct, rows), *ORDERS)
+        elif self._reads_ahead(tile, vectors):
+            first = ("inside", *ORDERS)
+        return {**values, "order": next((name for name in first if name in orders), str(values["order"]))}
+
+    def _beside(self, tile: RegisterTile, rows: int, vectors: int) -> int:
+        """Two windows beside each other where they share much, and there are registers for both."""
+        fits = tile.registers(rows, vectors, FEW_ROWS) <= tile.target.vector_registers
+        return FEW_ROWS if fits and shares_beside(self._direct) else 1
 
     def _reads_ahead(self, tile: RegisterTile, vectors: int) -> bool:
         """Whether a panel of so many vectors is better followed by the next one than by the places around it."""
@@ -141,9 +146,11 @@ class SeparatedPhases:
         rows, vectors = number(values, "rows"), number(values, "vectors")
         vector, place = tile.axes.vector.name, f"{self.windows.along.name}.z"
         stage = self.workload.stages[0]
-        taps, inner = [a.name for a in stage.reduce_axes], [place, f"{vector}.o"]
-        outer = [a.name for a in stage.axes if a.name not in (place, vector)]
-        if self.windows.covered(rows) * vectors * self._terms <= UNROLLED_LIMIT:
+        blocked = [place] if tile.axes.beside is None else [place, tile.axes.beside.name]
+        taps, inner = [a.name for a in stage.reduce_axes], [*blocked, f"{vector}.o"]
+        outer = [a.name for a in stage.axes if a.name not in (*blocked, vector)]
+        covered = self.windows.covered(rows) * tile.beside(values)
+        if covered * vectors * self._terms <= UNROLLED_LIMIT:
             inner = [*taps, *inner]
         return [
             Split(STAGE, vector, tile.axes.lanes),
@@ -153,34 +160,8 @@ class SeparatedPhases:
         ]
 
 
-def separated_phases(workload: Workload, tile: RegisterTile) -> SeparatedPhases | None:
+def separated_phases(tile: RegisterTile) -> SeparatedPhases | None:
     """The phases where the rows of the direct form's tile are windows that overlap; else None."""
     row = tile.axes.row
-    windows = None if row is None else find_windows(workload.stages[0], row.name)
-    return (
-        None
-        if windows is None or tile.axes.lanes < 2
-        else SeparatedPhases(workload, windows, down=tile.axes.is_down)
-    )
-
-
-def down_axis(tile: RegisterTile) -> str | None:
-    """The axis along which overlapping windows are below each other, and what they share has left the first cache.
-
-    None where there is none: what windows side by side share is still there, and so is a whole window in narrow images.
-    """
-    buffers = tile.workload.buffers
-    loops = tile.axes.loops
-    if len(loops) < 2 or loops[-1] is not tile.axes.row or tile.axes.lanes < 2:
-        return None
-    name, tiled = loops[-2].name, {tile.axes.vector.name, loops[-1].name, loops[-2].name}
-    for load in loads(tile.anchor.body):
-        names = {n for index in load.indices for n in index.names()}
-        buffer = buffers[load.buffer]
-        for index, stride in zip(load.indices, buffer.strides, strict=True):
-            reach = sum(abs(index.coefficient(a.name)) * (a.size - 1) for a in tile.anchor.reduce_axes)
-            overlap = 0 < index.coefficient(name) <= reach
-            size_bytes = (reach + 1) * stride * buffer.dtype.size_bytes
-            if tiled <= names and overlap and size_bytes > tile.target.l1_bytes:
-                return name
-    return None
+    windows = None if row is None else find_windows(tile.anchor, row.name)
+    return None if windows is None or tile.axes.lanes < 2 else SeparatedPhases(tile, windows)

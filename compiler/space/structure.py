@@ -23,6 +23,7 @@ class TileAxes:
         others: the remaining axes, outermost first.
         lanes: vector length, a power of two; 1 where nothing is contiguous.
         around: how many of the others stand around the loop over blocks of rows.
+        beside: one of the others that is blocked too, inside of the rows; None where a tile is one place long there.
     """
 
     vector: Axis
@@ -30,6 +31,17 @@ class TileAxes:
     others: tuple[Axis, ...]
     lanes: int
     around: int
+    beside: Axis | None = None
+
+    @property
+    def blocked(self) -> tuple[Axis, ...]:
+        """The axes of which a tile has more than one place, besides that of the lanes."""
+        return tuple(a for a in (self.row, self.beside) if a is not None)
+
+    @property
+    def still(self) -> tuple[Axis, ...]:
+        """The others of which a tile has one place."""
+        return tuple(a for a in self.others if a is not self.beside)
 
     @property
     def is_down(self) -> bool:
@@ -49,8 +61,8 @@ def tile_axes(
     """Find the axes of a stage's tile.
 
     anchor: the reduction that the stage stores, whose loads rows should share.
-    row_name: the axis to block, at its own place among the loops; the innermost that rows share something along, by
-        default, inside all others.
+    row_name: the axis to block, at its own place among the loops, and with it the innermost; by default the innermost
+        that rows share something along, inside all others.
     """
     output = workload.buffers[stage.target]
     flat = _flat_coefficients(stage, output.strides)
@@ -66,6 +78,7 @@ def tile_axes(
         others=tuple(a for a in rest if a is not row),
         lanes=_lanes(vector.size, target.lanes(widest)) if flat[vector.name] == 1 else 1,
         around=len(rest) - 1 if named is None else rest.index(named),
+        beside=None if named in (None, rest[-1]) else rest[-1],
     )
 
 
