@@ -23,6 +23,11 @@ LINE_BYTES = 64
 """Of a cache; a prefetch brings as much, at least."""
 PAGE_BYTES = 4096
 """Of memory. A first cache begins with its first set again after as much, or less."""
+_HALVES = frozenset(
+    ("znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake"),
+)
+"""CPUs that take the longest vectors in two halves, or have one unit for them (Fog, Instruction tables, 2025)."""
+_HALF_BYTES = 32
 FEW_REGISTERS = 16
 """Vector registers that the constants of an elementary function would fill."""
 
@@ -58,6 +63,11 @@ class Target:
     def lanes(self, element_bytes: int) -> int:
         """Elements of that size in one vector."""
         return max(1, self.vector_bytes // element_bytes)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of whole vectors that start in one cycle."""
+        return 1 if self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES else 2
 
     @property
     def masked_stores(self) -> bool:

@@ -27,9 +27,6 @@ from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
 
-PIPES = 2
-"""Multiply-adds of vectors that start in one cycle."""
-
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
@@ -74,7 +71,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     orders = tile.loops_by_order({"rows": rows, "beside": beside, "vectors": vectors})
     points = prod(size for _, size in tile.sums)
     places = rows * beside
-    cycles = places * vectors * tile.copies * points / PIPES
+    cycles = places * vectors * tile.copies * points / tile.target.multiply_adds
     traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, places, cycles)
     order = first if first in orders else cheapest_order(orders, traffic)
     counts = [count for _, count in orders[order]]

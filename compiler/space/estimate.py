@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Set
 
 from compiler.space.default_order import FAR, NEAR
-from compiler.space.default_tile import PIPES
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
@@ -24,7 +23,9 @@ STREAMED = FAR / 2
 
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
     """Cycles of a Workload as an algorithm makes it; `stored`: stages whose results lie in memory between phases."""
-    arithmetic = sum(s.points / (target.lanes(s.dtype.size_bytes) * PIPES) for s in workload.stages)
+    arithmetic = sum(
+        s.points / (target.lanes(s.dtype.size_bytes) * target.multiply_adds) for s in workload.stages
+    )
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)

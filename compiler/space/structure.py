@@ -78,7 +78,7 @@ def tile_axes(
         others=tuple(a for a in rest if a is not row),
         lanes=_lanes(vector.size, target.lanes(widest)) if flat[vector.name] == 1 else 1,
         around=len(rest) - 1 if named is None else rest.index(named),
-        beside=None if named in (None, rest[-1]) else rest[-1],
+        beside=None if named is None or named is rest[-1] else rest[-1],
     )
 
 
