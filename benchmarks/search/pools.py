@@ -1,6 +1,6 @@
 """Pools: candidates of one Task with their times. JSON lines, so that a pool can grow and a run can stop at any moment.
 
-line 1   {"network", "rules", "epoch", "task"}
+line 1   {"network", "rules", "epoch", "size", "task"}: size of the space whose places the others name
 others   [place, least_s, error] of a sample of the uniform sampler, [place, kind of failure] of one that failed;
          one more element, 1, where a search among the best had asked for it; a place that comes again was timed again
          {"ratios": [[place, ratio], ...]} of candidates timed in turns with the default: times over the default's
@@ -168,7 +168,7 @@ class PoolFile:
             )
             raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
-        self.space = build_space(self.task.workload, self.task.target, self.task.threads)
+        self.space = _space(path, header, self.task)
         self._lines = rows
         self.rows = _merged(self.space, rows)
 
@@ -178,7 +178,9 @@ class PoolFile:
         path = folder / f"{network}-{task.workload.digest[:8]}-{task.target.digest[:4]}-{task.threads}.jsonl"
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            header = {"network": network, "rules": VERSION, "epoch": CODEGEN_EPOCH, "task": task_json(task)}
+            size = build_space(task.workload, task.target, task.threads).size
+            versions = {"rules": VERSION, "epoch": CODEGEN_EPOCH, "size": size}
+            header = {"network": network, **versions, "task": task_json(task)}
             path.write_text(json.dumps(header, separators=(",", ":")) + "\n")
 
     def append(self, measured: Sequence[tuple[Assignment, MeasureResult]], *, searched: bool) -> None:
@@ -205,7 +207,7 @@ def load_pools(folder: Path, lines: Mapping[str, int] | None = None) -> list[Poo
     for path in sorted(folder.glob("*.jsonl")):
         header, rows = _read(path)
         task = task_from_json(header["task"])
-        space = build_space(task.workload, task.target, task.threads)
+        space = _space(path, header, task)
         pool = Pool(str(header["network"]), task, (), int(header["epoch"]))
         if lines is None or pool.key in lines:
             rows = rows if lines is None else rows[: lines[pool.key]]
@@ -216,6 +218,16 @@ def load_pools(folder: Path, lines: Mapping[str, int] | None = None) -> list[Poo
 def pool_space(pool: Pool) -> SearchSpace:
     """The space that the pool was sampled from."""
     return build_space(pool.task.workload, pool.task.target, pool.task.threads)
+
+
+def _space(path: Path, header: Mapping[str, Any], task: Task) -> SearchSpace:
+    """The Task's space; raises InputError where a place would name something else than it did."""
+    space = build_space(task.workload, task.target, task.threads)
+    if header.get("size") != space.size:
+        then = header.get("size")
+        msg = f"{path.name} was recorded from {then} assignments, the Task has {space.size}; record it again"
+        raise InputError(msg)
+    return space
 
 
 def _row_json(place: int, result: MeasureResult, *, searched: bool) -> list[Any]:

@@ -8,6 +8,10 @@ from compiler.workload.ir import Stage
 LONG_CHAINS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "pow"})
 """Operations that are long sequences of instructions, each of which waits for the one before."""
 
+CHAIN = 4
+"""Registers for each sum while an elementary function is computed of it: one body for a window and what follows it
+would keep all of them busy at once."""
+
 
 def has_long_chain(stage: Stage) -> bool:
     """Whether the stage computes an elementary function."""

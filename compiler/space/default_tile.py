@@ -16,7 +16,7 @@ from math import prod
 from compiler.instruction import Instruction
 from compiler.loop.pair import ROWS
 from compiler.scalar import loads
-from compiler.space.chains import has_long_chain
+from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
@@ -46,10 +46,6 @@ BODY = 64
 
 WHOLE_WINDOW = 32
 """Iterations of a reduction that are unrolled completely, so that neighbouring places share what they read."""
-
-CHAIN = 4
-"""Registers for each sum while an elementary function is computed of it: one body for a window and what follows it
-would keep all of them busy at once."""
 
 FEW_ROWS = 2
 """Rows of a tile where memory is read from end to end and windows share little, so that more would only read further

@@ -13,6 +13,7 @@ from __future__ import annotations
 from math import prod
 
 from compiler.scalar import Load, loads
+from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.overlap import APART, distinct, own_share
 from compiler.space.register_tile import BESIDE, RegisterTile
@@ -76,18 +77,17 @@ def _read_down(tile: RegisterTile) -> list[Load]:
     return [e for e in loads(tile.anchor.body) if row and any(row.name in i.names() for i in e.indices)]
 
 
-def highest_down(tile: RegisterTile) -> int:
-    """Rows of a default tile: no more lines than a set of the first cache holds, where they all fall into one."""
-    row = tile.axes.row
+def highest_down(tile: RegisterTile, *, stored: bool) -> int:
+    """Rows of a default tile: no more lines than a set of the first cache holds, where they all fall into one.
+
+    `stored`: those that are stored count as well, since other tiles will read some of the lines again.
+    """
+    row, read = tile.axes.row, _read_down(tile)
     ways = tile.target.l1_bytes // PAGE_BYTES
-    if row is None or not any(
-        _apart_bytes(tile, load, row.name) % PAGE_BYTES == 0 for load in _read_down(tile)
-    ):
+    if row is None or not any(_apart_bytes(tile, load, row.name) % PAGE_BYTES == 0 for load in read):
         return HIGHEST
-    lines = {
-        r: r + max(_covered(tile, e, row.name, r) for e in _read_down(tile)) for r in range(1, HIGHEST + 1)
-    }
-    return max((r for r, count in lines.items() if count <= ways), default=1)
+    lines = {r: max(_covered(tile, load, row.name, r) for load in read) for r in range(1, HIGHEST + 1)}
+    return max((r for r, count in lines.items() if count + r * stored <= ways), default=1)
 
 
 def _apart_bytes(tile: RegisterTile, load: Load, along: str) -> int:
@@ -133,9 +133,10 @@ def down_default(tile: RegisterTile) -> tuple[int, int, int]:
         return 1, 1, 1
     vectors = 2 if tile.panels > 1 and _driven_out(tile) else 1
     points = prod(size for _, size in tile.sums)
-    most = MOST_SUMS[vectors]
-    most = most if most + points + 1 <= tile.target.vector_registers else LEAST_SUMS
-    highest = min(highest_down(tile), row.size)
+    registers, most = tile.target.vector_registers, MOST_SUMS[vectors]
+    waits = has_long_chain(tile.store) and CHAIN * most > registers
+    most = LEAST_SUMS if waits or most + points + 1 > registers else most
+    highest = min(highest_down(tile, stored=True), row.size)
     heights, widths = range(1, highest + 1), (b for b in BESIDE if b <= beside.size)
     sizes = [(r, b) for b in widths for r in heights if r * b * vectors <= most]
     costs = {(r, b): _cycles(tile, (r, b, vectors), points) for r, b in sizes}

@@ -16,7 +16,7 @@ from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.crowding import crowds, panel_bytes
 from compiler.space.default_tile import FEW_ROWS, default_values
-from compiler.space.down_tile import down_order, highest_down, shares_beside
+from compiler.space.down_tile import HIGHEST, down_order, highest_down, shares_beside
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
 from compiler.target import LINE_BYTES, Target
@@ -91,7 +91,8 @@ class SeparatedPhases:
     def best_tile(self, tile: RegisterTile) -> tuple[float, int, int]:
         """The combinations of the default tile, its rows and its vectors: few, and then wide."""
         size = tile.axes.row.size if tile.axes.row is not None else 1
-        highest, widest = (highest_down(self._direct), 1) if self._down else (size, WIDEST)
+        wide = self._beside(tile, HIGHEST, 1) > 1
+        highest, widest = (highest_down(self._direct, stored=wide), 1) if self._down else (size, WIDEST)
         fitting = [
             (self.combinations(tile, rows), rows, vectors)
             for vectors in range(1, min(widest, tile.panels) + 1)

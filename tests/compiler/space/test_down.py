@@ -25,22 +25,49 @@ def pool(size: int, channels: int, stride: int = 1, taps: int = 3) -> Workload:
     return windows(size, channels, taps=taps, stride=stride, reducer="max", outside=float("-inf"))
 
 
-@pytest.mark.parametrize("target", [V3, V4], ids=lambda t: t.name)
 @pytest.mark.parametrize(
-    ("workload", "rows"),
+    ("workload", "target", "rows", "beside"),
     [
-        pytest.param(pool(28, 256), 4, id="they cover six lines"),
-        pytest.param(pool(112, 64, stride=2), 3, id="stride 2: seven lines"),
-        pytest.param(pool(20, 256, taps=5), 4, id="5 x 5: eight lines"),
+        pytest.param(pool(28, 256), V3, 4, 1, id="they cover six lines"),
+        pytest.param(pool(28, 256), V4, 3, 2, id="they cover five lines, and store three"),
+        pytest.param(pool(28, 240), V4, 4, 2, id="lines of different sets"),
+        pytest.param(pool(112, 64, stride=2), V3, 3, 1, id="stride 2: seven lines"),
+        pytest.param(pool(112, 64, stride=2), V4, 3, 1, id="stride 2: little is shared with windows beside them"),
+        pytest.param(pool(20, 256, taps=5), V3, 4, 1, id="5 x 5: eight lines"),
     ],
 )
-def test_pooling_of_a_wide_image(workload: Workload, rows: int, target: Target) -> None:
+def test_pooling_of_a_wide_image(workload: Workload, target: Target, rows: int, beside: int) -> None:
     """A tile is a vector wide, and covers no more lines than a set of the first cache holds."""
     space = build_space(workload, target, 1)
-    wanted = {"algorithm": "separated", "rows": rows, "vectors": 1, "order": "inside"}
+    wanted = {"algorithm": "separated", "rows": rows, "beside": beside, "vectors": 1, "order": "inside"}
     assert space.values(space.default).items() >= wanted.items()
     outermost = space.schedule(space.default).steps
     assert any(getattr(step, "loops", ("",))[0] == "s0.o" for step in outermost)
+
+
+def test_panels_are_outside_where_what_windows_share_would_leave_the_first_cache() -> None:
+    """Lines of three places under six rows: 27 KiB of 384 channels, 34 of 480."""
+    for channels, order in ((384, "inside"), (480, "block1")):
+        space = build_space(pool(14, channels), V4, 1)
+        assert space.values(space.default)["order"] == order
+
+
+@pytest.mark.parametrize(
+    ("workload", "target", "tile"),
+    [
+        pytest.param(depthwise(28, 192), V4, (4, 3, 1), id="twelve sums and nine weights"),
+        pytest.param(depthwise(28, 192), V3, (4, 2, 1), id="eight sums in 16 registers"),
+        pytest.param(depthwise(28, 120, 1, 5), V4, (4, 2, 1), id="eight sums and 25 weights"),
+        pytest.param(depthwise(28, 192, 1, 3, "sigmoid"), V4, (4, 2, 1), id="a function needs registers"),
+        pytest.param(depthwise(14, 512), V4, (2, 4, 2), id="places that crowd"),
+        pytest.param(depthwise(112, 96, 2), V4, (4, 1, 2), id="little is shared with windows beside them"),
+    ],
+)
+def test_depthwise_tiles(workload: Workload, target: Target, tile: tuple[int, int, int]) -> None:
+    space = build_space(workload, target, 1)
+    values = space.values(space.default)
+    assert values["algorithm"] == "down"
+    assert (values["rows"], values["beside"], values["vectors"]) == tile
 
 
 def test_strided_windows_with_weights() -> None:
@@ -54,7 +81,6 @@ def test_strided_windows_with_weights() -> None:
     "workload",
     [
         pytest.param(depthwise(28, 32, 2), id="narrow image"),
-        pytest.param(depthwise(112, 96, 1), id="windows side by side share most"),
         pytest.param(depthwise(112, 96, 3), id="nothing overlaps"),
         pytest.param(convolution(56, 64, 64, 3, 2), id="all channels read the same"),
     ],
@@ -72,6 +98,7 @@ def test_elsewhere_tiles_lie_along_the_lines(workload: Workload) -> None:
         pytest.param(pool(17, 40, stride=2), id="stride 2"),
         pytest.param(pool(11, 33, taps=5), id="5 x 5"),
         pytest.param(depthwise(15, 48, 2), id="with weights"),
+        pytest.param(depthwise(13, 40), id="with weights, stride 1"),
     ],
 )
 def test_every_tile_gives_the_same(workload: Workload, threads: int) -> None:
