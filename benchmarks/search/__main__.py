@@ -35,7 +35,7 @@ from benchmarks.search.lab import (
 )
 from benchmarks.search.pinned import PinnedRunner, last_core
 from benchmarks.search.pools import Pool, PoolFile, load_pools
-from benchmarks.search.record import OPTIONS, prepare, record
+from benchmarks.search.record import LEAST_SPACE, OPTIONS, prepare, record
 from benchmarks.search.settle import settle
 from compiler.errors import InputError
 from compiler.target import native_target, usable_cores
@@ -75,7 +75,8 @@ def _prepare(options: argparse.Namespace) -> None:
     target = native_target()
     if options.vector_bytes:
         target = replace(target, name=f"native-{options.vector_bytes}", vector_bytes=options.vector_bytes)
-    prepare(sorted(options.models.glob("*.onnx")), options.pools, options.tasks, options.threads, target)
+    models = sorted(options.models.glob("*.onnx"))
+    prepare(models, options.pools, options.tasks, options.threads, target, options.least)
 
 
 def _record(options: argparse.Namespace) -> None:
@@ -205,6 +206,9 @@ def _parser() -> argparse.ArgumentParser:
     preparing.add_argument("--models", type=Path, required=True, help="folder of ONNX files")
     preparing.add_argument("--tasks", type=int, default=5, help="Tasks of a network (5)")
     preparing.add_argument("--threads", type=int, default=1, help="of a Task (1)")
+    preparing.add_argument(
+        "--least", type=int, default=LEAST_SPACE, help=f"samples of a space ({LEAST_SPACE})"
+    )
     preparing.add_argument("--vector-bytes", type=int, help="as if this machine's vectors were shorter")
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")

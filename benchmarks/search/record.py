@@ -21,7 +21,7 @@ from benchmarks.search.live import LiveSearch
 from benchmarks.search.pools import PoolFile, samples, slower
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
-from compiler.space.space import Assignment
+from compiler.space.space import Assignment, SearchSpace
 from compiler.target import Target
 from tuner.candidate import Candidate
 from tuner.loading import task_share
@@ -37,16 +37,18 @@ SEARCHED = 5
 """Of so many candidates one is a mutant."""
 PARENTS = 8
 """So many of the best have mutants."""
-MOST_OPERATIONS = 500_000_000
-"""Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
+MOST_OPERATIONS = 130_000_000
+"""Larger Tasks take so long that a pool of thousands of candidates, with 64 samples each, would take hours."""
 OPTIONS = MeasureOptions(samples=64, sample_ms=0.4, stop_early=False)
 """Many short samples: what disturbs a core lasts for milliseconds, and longer than a round of short ones."""
 LEAST_SPACE = 16
 """Smaller spaces leave nothing to choose."""
 
 
-def network_tasks(path: Path, count: int, threads: int, target: Target, taken: set[str]) -> list[Task]:
-    """Some of a network's Tasks, without those in `taken`, which grows.
+def network_tasks(
+    path: Path, count: int, threads: int, target: Target, taken: set[str], least: int = LEAST_SPACE
+) -> list[Task]:
+    """Some of a network's Tasks, without those in `taken`, which grows, or with fewer samples than `least`.
 
     The heaviest of each kind of space come first, then the second heaviest of each.
     """
@@ -57,7 +59,7 @@ def network_tasks(path: Path, count: int, threads: int, target: Target, taken: s
     for digest, subgraph in first.items():
         task = Task(subgraph.workload, target, threads, weights[digest], subgraph.name)
         space = build_space(task.workload, target, threads)
-        if digest in taken or task.workload.operations > MOST_OPERATIONS or space.size < LEAST_SPACE:
+        if digest in taken or task.workload.operations > MOST_OPERATIONS or not _gives(space, least):
             continue
         work = task.weight * task_share(task, space).operations
         kinds.setdefault(tuple(knob.name for knob in space.knobs), []).append((work, task))
@@ -68,11 +70,18 @@ def network_tasks(path: Path, count: int, threads: int, target: Target, taken: s
     return found
 
 
-def prepare(models: Sequence[Path], folder: Path, tasks: int, threads: int, target: Target) -> None:
+def _gives(space: SearchSpace, count: int) -> bool:
+    """Whether the uniform sampler finds so many."""
+    return space.size >= count and sum(1 for _ in itertools.islice(samples(space), count)) == count
+
+
+def prepare(
+    models: Sequence[Path], folder: Path, tasks: int, threads: int, target: Target, least: int = LEAST_SPACE
+) -> None:
     """An empty pool for some Tasks of each network; a Task of several networks belongs to the first."""
     taken: set[str] = set()
     for path in models:
-        for task in network_tasks(path, tasks, threads, target, taken):
+        for task in network_tasks(path, tasks, threads, target, taken, least):
             PoolFile.create(folder, path.stem, task)
 
 

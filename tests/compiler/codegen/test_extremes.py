@@ -54,7 +54,9 @@ def test_a_pooling_keeps_nan_wherever_it_is(place: int) -> None:
     target = native_target()
     (name,) = (o.name for o in workload.operands)
     shape = workload.buffers[name].sizes
-    got = run_native(workload, default_schedule(workload, target, 1), {name: data.reshape(shape)}, target=target)
+    got = run_native(
+        workload, default_schedule(workload, target, 1), {name: data.reshape(shape)}, target=target
+    )
     row, column = divmod(place, 10)
     near = np.zeros((10, 10), bool)
     near[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2] = True

@@ -32,7 +32,9 @@ def pool(size: int, channels: int, stride: int = 1, taps: int = 3) -> Workload:
         pytest.param(pool(28, 256), V4, 3, 2, id="they cover five lines, and store three"),
         pytest.param(pool(28, 240), V4, 4, 2, id="lines of different sets"),
         pytest.param(pool(112, 64, stride=2), V3, 3, 1, id="stride 2: seven lines"),
-        pytest.param(pool(112, 64, stride=2), V4, 3, 1, id="stride 2: little is shared with windows beside them"),
+        pytest.param(
+            pool(112, 64, stride=2), V4, 3, 1, id="stride 2: little is shared with windows beside them"
+        ),
         pytest.param(pool(20, 256, taps=5), V3, 4, 1, id="5 x 5: eight lines"),
     ],
 )
