@@ -20,7 +20,7 @@ from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
-from compiler.space.down_tile import HIGHEST, down_default, down_order, shares_beside
+from compiler.space.down_tile import HIGHEST, cuts, down_default, down_order, shares_beside
 from compiler.space.overlap import APART, distinct, own_share
 from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
@@ -187,7 +187,7 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
                 continue
             cycles = sum(
                 n * m * _cycles(tile, r, v, last=last, streams=streams)
-                for r, n in _cuts(row_size, rows)
+                for r, n in cuts(row_size, rows)
                 for v, m, last in _panels(tile.panels, vectors)
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
@@ -198,12 +198,6 @@ def _few_read_far(tile: RegisterTile, rows: int) -> bool:
     """Whether constants come from beyond the second cache for few rows: best once, for all of them."""
     size_bytes = sum(tile.workload.buffers[name].size_bytes for name in tile.packs)
     return not tile.axes.others and rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2
-
-
-def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
-    """(extent, number) of the full tiles and of the one at the edge."""
-    cuts = [(tile, size // tile), (size % tile, 1)]
-    return [(extent, count) for extent, count in cuts if extent and count]
 
 
 def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:

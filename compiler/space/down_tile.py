@@ -160,12 +160,12 @@ def _cycles(tile: RegisterTile, sizes: tuple[int, int, int], points: int) -> flo
     high, wide = (1 if axis is None else axis.size for axis in (tile.axes.row, tile.axes.beside))
     return sum(
         n * m * _tile_cycles(tile, (r, b, vectors), points)
-        for r, n in _cuts(high, rows)
-        for b, m in _cuts(wide, beside)
+        for r, n in cuts(high, rows)
+        for b, m in cuts(wide, beside)
     )
 
 
-def _cuts(size: int, tile: int) -> list[tuple[int, int]]:
+def cuts(size: int, tile: int) -> list[tuple[int, int]]:
     """(extent, number) of the full tiles and of the one at the edge."""
     cuts = [(tile, size // tile), (size % tile, 1)]
     return [(extent, count) for extent, count in cuts if extent and count]

@@ -24,7 +24,7 @@ from tuner.cost_model.nest import Array, Nests
 from tuner.cost_model.tile import Tile, at, product_of
 
 _PIPES = 2
-"""Multiply-adds of vectors in a cycle."""
+"""Multiply-adds of vectors in a cycle, on the machines that the rates were fitted to."""
 _FILLED = 0.75
 """Share of a cache that stays when other things pass."""
 
@@ -82,6 +82,7 @@ class ProductWork:
         reduces: whether it adds up at all.
         bytes: that pass each cache, shape (n, 3).
         lanes: of a vector.
+        passes: of a whole vector through a unit.
     """
 
     tile: Tile
@@ -93,6 +94,7 @@ class ProductWork:
     reduces: Array
     bytes: Array
     lanes: int
+    passes: float
 
 
 def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor: Stage) -> ProductWork:
@@ -108,20 +110,26 @@ def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor:
         reduces=np.where(nests.reduces.any(axis=1), 1.0, 0.0),
         bytes=np.column_stack([_passing(nests, _FILLED * size) for size in caches(target, threads)]),
         lanes=target.lanes(anchor.dtype.size_bytes),
+        passes=_passes(target),
     )
+
+
+def _passes(target: Target) -> float:
+    """How often a whole vector passes a unit: twice on CPUs that halve it."""
+    return _PIPES / target.multiply_adds
 
 
 def product_cycles(work: ProductWork, rates: Rates = RATES) -> tuple[Array, Array]:
     """Cycles of arithmetic, and of memory."""
     tile = work.tile
-    multiply_adds = tile.accumulators * work.steps / _PIPES
-    loads = (tile.loads - tile.lanes_loaded) * rates.load + tile.lanes_loaded * rates.lane
+    multiply_adds = tile.accumulators * work.steps * work.passes / _PIPES
+    loads = (tile.loads - tile.lanes_loaded) * rates.load * work.passes + tile.lanes_loaded * rates.lane
     latency = rates.latency * work.steps * work.reduces
     conflicts = np.maximum(0.0, tile.conflict - 1.0) * tile.reduction * rates.conflict
     busy = _norm(rates.blocks, multiply_adds, loads, latency) + conflicts
-    once = busy + work.spilled * work.steps * rates.spill + rates.tile
+    once = busy + work.spilled * work.steps * rates.spill * work.passes + rates.tile
     lanes_apart = tile.scattered * work.lanes
-    stored = tile.accumulators / work.kept * rates.store * (1 + lanes_apart * rates.apart)
+    stored = tile.accumulators / work.kept * rates.store * (work.passes + lanes_apart * rates.apart)
     summed = tile.accumulators * work.steps * lanes_apart * rates.summed
     memory = work.bytes @ np.array([rates.l1, rates.l2, rates.l3])
     return work.tiles * (once + stored + summed) * work.waste**-rates.ragged, memory
@@ -129,12 +137,12 @@ def product_cycles(work: ProductWork, rates: Rates = RATES) -> tuple[Array, Arra
 
 def least_cycles(anchor: Stage, target: Target) -> float:
     """Of a Workload's anchor, if every cycle did all the multiply-adds that a core can."""
-    return anchor.points / (_PIPES * target.lanes(anchor.dtype.size_bytes))
+    return anchor.points / (target.multiply_adds * target.lanes(anchor.dtype.size_bytes))
 
 
 def other_cycles(operations: int, target: Target, rates: Rates = RATES) -> float:
     """Of stages that no product is."""
-    return operations / target.lanes(4) * rates.other
+    return operations / target.lanes(4) * rates.other * _passes(target)
 
 
 def total_cycles(compute: Array, memory: Array, rates: Rates = RATES) -> Array:
