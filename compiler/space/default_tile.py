@@ -27,8 +27,15 @@ from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
 
+PIPES = 2
+"""Multiply-adds of vectors that start in one cycle, on most CPUs."""
+
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
+
+SHORT_SUM, FEW_SUMS = 64, 12
+"""Terms of a short sum, and sums of a tile then, where what it stores leaves the second cache: the lines of a larger one would
+be stored, and with a residual read, all at once. One pipe needs no more in flight."""
 
 LOAD = 1.25
 """Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
@@ -177,11 +184,12 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
     registers = tile.target.vector_registers
     whole = _few_read_far(tile, row_size) and row_size in HEIGHTS and tile.registers(row_size, 1) <= registers
+    most = LATENCY if streams else FEW_SUMS if _stores_far(tile) else registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
         for rows in range(1, min(HIGHEST if tile.axes.is_down else 16, row_size) + 1):
             fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
-            if not fits or (streams and rows * vectors * tile.copies > LATENCY):
+            if not fits or rows * vectors * tile.copies > most:
                 continue
             if whole and rows < row_size:
                 continue
@@ -192,6 +200,13 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
     return best[0], best[2], best[3]
+
+
+def _stores_far(tile: RegisterTile) -> bool:
+    """Whether results leave the second cache, sums are short, and a core needs few of them in flight."""
+    points = prod(size for _, size in tile.sums)
+    far = tile.workload.buffers[tile.store.target].size_bytes > tile.target.l2_bytes
+    return tile.target.multiply_adds < PIPES and tile.dot is None and points <= SHORT_SUM and far
 
 
 def _few_read_far(tile: RegisterTile, rows: int) -> bool:
