@@ -13,7 +13,7 @@ from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.schedule.source import ScheduleSource
 from compiler.target import Target
 from compiler.workload.index_operands import index_extents
-from compiler.workload.program import Program, Subgraph
+from compiler.workload.program import STAGGER, STAGGERED_BYTES, Program, Subgraph
 from luthier.bench.ceilings import aligned
 
 
@@ -47,6 +47,7 @@ class OwnKernels:
         ]
         self._arrays: list[np.ndarray] = []
         self._slot_of: dict[str, int] = {}
+        self._written = 0
         slots = [self._place(program, s, k) for s, k in zip(subgraphs, kernels, strict=True)]
         calls = tuple(c for k, places in zip(kernels, slots, strict=True) for c in phase_calls(k, places))
         objects = {k.symbol: k.object_code for k in kernels}
@@ -70,7 +71,10 @@ class OwnKernels:
             value = subgraph.bindings.get(param.name, "")
             shared = param.role in ("input", "output")
             if not shared or value not in self._slot_of:
-                self._arrays.append(aligned(_content(program, subgraph, param)))
+                content = _content(program, subgraph, param)
+                self._written += param.role == "output" and content.nbytes >= STAGGERED_BYTES
+                place = STAGGER * self._written if param.role == "output" else 0
+                self._arrays.append(aligned(content, place))
                 slots.append(len(self._arrays) - 1)
                 if shared:
                     self._slot_of[value] = slots[-1]

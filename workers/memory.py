@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.workload.program import ALIGNMENT, STAGGER, STAGGERED_BYTES
+
 GUARD_BYTES = 1 << 20
-ALIGNMENT = 64
-"""What the runtime aligns buffers to."""
 
 _PAGE = mmap.PAGESIZE
 _REDZONE = 0xA5
@@ -34,13 +34,17 @@ _LIBC = _libc()
 class GuardedBuffer:
     """Guard pages, redzone, data, guard pages.
 
-    The data ends where the back guard begins. Once aligned, it starts at a multiple of 64 bytes instead, as the
-    runtime places it, and up to 63 bytes of redzone may follow. Once locked, a write to it is a fault too.
+    The data ends where the back guard begins. Once aligned, it starts as the runtime places it instead: at a multiple
+    of 64 bytes or, where it is large, at a given place of a page; redzone follows. Once locked, a write to it is a fault
+    too.
     """
 
-    def __init__(self, size_bytes: int) -> None:
-        """Map it; raises MemoryError where there is no room."""
-        space = -(-max(size_bytes, 1) // _PAGE) * _PAGE
+    def __init__(self, size_bytes: int, *, written: bool = False) -> None:
+        """Map it; raises MemoryError where there is no room. `written`: by what reads others."""
+        large = size_bytes >= STAGGERED_BYTES
+        place = STAGGER if written and large else 0
+        space = -(-max(size_bytes + place, 1) // _PAGE) * _PAGE
+        self._start_aligned = place if large else space - -(-size_bytes // ALIGNMENT) * ALIGNMENT
         self._space, self._length = space, space + 2 * GUARD_BYTES
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         base = _LIBC.mmap(None, self._length, _PROT_NONE, flags, -1, 0)
@@ -58,13 +62,13 @@ class GuardedBuffer:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether the data starts at a multiple of 64 bytes."""
-        return self.address % ALIGNMENT == 0
+        """Whether the data starts as the runtime places it."""
+        return self._start == self._start_aligned
 
     def align(self) -> None:
         """Move the data to where it is aligned; where it was elsewhere, it is undefined now."""
         if not self.is_aligned:
-            self._place(self._whole.size - -(-self._size // ALIGNMENT) * ALIGNMENT)
+            self._place(self._start_aligned)
 
     def lock(self) -> None:
         """From now on the data can only be read; raises MemoryError where the system refuses."""

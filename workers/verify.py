@@ -79,7 +79,7 @@ def place(kernel: Kernel, case: Case) -> Iterator[Arguments]:
             if not isinstance(initial, int) and initial.size != param.size_bytes:
                 msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {initial.size}"
                 raise ValueError(msg)
-            buffer = GuardedBuffer(param.size_bytes)
+            buffer = GuardedBuffer(param.size_bytes, written=True)
             stack.callback(buffer.close)
             written = Written(param, buffer, initial)
             written.reset()

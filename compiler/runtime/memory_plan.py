@@ -1,7 +1,8 @@
 """Memory plan: where every value of a Program lives during a run.
 
 Values that are alive at different times share one arena. It is planned greedily: those that take the most bytes
-for the longest time first, and each takes the lowest offset that is free during its whole life. The border of zeros
+for the longest time first, and each takes the lowest offset that is free during its whole life; large ones begin at
+other places of a page than what they are computed from. The border of zeros
 (halo) that a producer leaves around its value is cleared in each run: that costs less than the caches that a value of
 its own memory would need.
 
@@ -20,8 +21,9 @@ from compiler.errors import CompileError
 from compiler.index import Index
 from compiler.runtime.borders import border_strips
 from compiler.symbol import product, size_at
+from compiler.target import PAGE_BYTES
 from compiler.workload.ir import Operand, Stage
-from compiler.workload.program import ALIGNMENT, Program, Subgraph
+from compiler.workload.program import ALIGNMENT, STAGGER, STAGGERED_BYTES, Program, Subgraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,12 @@ class _Placed:
         """How many Subgraphs it lives for."""
         return self.last - self.first + 1
 
+    def begin(self, offset: int) -> int:
+        """The first offset from this one on at which it may begin."""
+        if self.size < STAGGERED_BYTES:
+            return offset
+        return offset + (self.first * STAGGER - offset) % PAGE_BYTES
+
 
 def scratch_value(call: int, name: str) -> str:
     """The name under which a kernel's scratch buffer is placed; no value of a model has such a name."""
@@ -179,11 +187,11 @@ def _place_arena(lives: list[_Placed]) -> tuple[int, dict[str, Place]]:
     placed: list[tuple[_Placed, int]] = []
     for life in sorted(lives, key=lambda item: (-item.size * item.time, item.first, item.value)):
         taken = sorted((offset, offset + o.size) for o, offset in placed if _overlap(o, life))
-        offset = 0
+        offset = life.begin(0)
         for start, end in taken:
             if offset + life.size <= start:
                 break
-            offset = max(offset, end)
+            offset = max(offset, life.begin(end))
         placed.append((life, offset))
     total = max((offset + life.size for life, offset in placed), default=0)
     return total, {life.value: Place(zeroed=False, offset=offset) for life, offset in placed}

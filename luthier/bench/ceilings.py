@@ -133,10 +133,10 @@ class Sampler:
         return self._loaded.time_ns(self._pointers, runs) / runs * 1e-9
 
 
-def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that starts where a vector, a cache line and a page of memory do."""
-    raw = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
+def aligned(array: np.ndarray, place: int = 0) -> np.ndarray:
+    """A copy that starts where a vector, a cache line and a page of memory do, or at another place of a page."""
+    raw = np.empty(array.nbytes + 2 * _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT + place % _ALIGNMENT
     copy = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

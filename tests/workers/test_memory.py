@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from workers.memory import ALIGNMENT, GuardedBuffer
+from compiler.workload.program import ALIGNMENT, STAGGER, STAGGERED_BYTES
+from workers.memory import GuardedBuffer
 
 PAGE = 4096
 
@@ -24,6 +25,21 @@ def test_aligned_data_starts_as_the_runtime_places_it(size: int) -> None:
     buffer.align()
     assert buffer.address % ALIGNMENT == 0
     assert (buffer.address + -(-size // ALIGNMENT) * ALIGNMENT) % PAGE == 0
+    buffer.data[:] = 7
+    assert buffer.intact
+    buffer.close()
+
+
+@pytest.mark.parametrize(("written", "place"), [(False, 0), (True, STAGGER)])
+@pytest.mark.parametrize("size", [STAGGERED_BYTES, STAGGERED_BYTES + 4, 1 << 20])
+def test_what_is_large_starts_elsewhere_in_a_page_than_what_it_is_computed_from(
+    size: int, place: int, *, written: bool
+) -> None:
+    buffer = GuardedBuffer(size, written=written)
+    assert (buffer.address + size) % PAGE == 0
+    buffer.align()
+    assert buffer.is_aligned
+    assert buffer.address % PAGE == place
     buffer.data[:] = 7
     assert buffer.intact
     buffer.close()

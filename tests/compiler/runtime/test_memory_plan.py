@@ -17,8 +17,9 @@ from compiler.runtime.module import Module, load_module
 from compiler.scalar import Const
 from compiler.schedule.source import NoSource
 from compiler.symbol import axis, size_at
-from compiler.target import native_target
+from compiler.target import PAGE_BYTES, native_target
 from compiler.workload.ir import Operand, Stage
+from compiler.workload.program import STAGGER
 from tests.compiler.runtime.test_module import assert_close, compiled, expected, random_input, small_model
 
 
@@ -97,6 +98,12 @@ def test_what_lives_long_is_placed_first() -> None:
     """With the largest first, the one that lives on would leave a gap that the others do not fit into."""
     values = [life("a", 3, 3, 3), life("b", 3, 3, 3), life("c", 2, 4, 3), life("d", 2, 2, 4)]
     assert place_all(values, {}).arena_bytes == 64 * 9
+
+
+def test_what_is_large_begins_elsewhere_in_a_page_than_what_it_is_computed_from() -> None:
+    values = [life(f"v{i}", i, i + 1, 1 << 10) for i in range(6)]
+    offsets = [place_all(values, {}).places[v.value].offset for v in values]
+    assert {(b - a) % PAGE_BYTES for a, b in pairwise(offsets)} == {STAGGER}
 
 
 @pytest.mark.parametrize("seed", range(20))
