@@ -35,8 +35,8 @@ class GuardedBuffer:
     """Guard pages, redzone, data, guard pages.
 
     The data ends where the back guard begins. Once aligned, it starts as the runtime places it instead: at a multiple
-    of 64 bytes or, where it is large, at a given place of a page; redzone follows. Once locked, a write to it is a fault
-    too.
+    of 64 bytes or, where it is large, at a given place of a page; redzone follows. Once locked, a write to it is a
+    fault too.
     """
 
     def __init__(self, size_bytes: int, *, written: bool = False) -> None:

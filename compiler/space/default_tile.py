@@ -34,8 +34,8 @@ LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
 SHORT_SUM, FEW_SUMS = 64, 12
-"""Terms of a short sum, and sums of a tile then, where what it stores leaves the second cache: a larger one would store its
-lines, and read those of a residual, all at once. One pipe needs no more in flight."""
+"""Terms of a short sum, and sums of a tile then, where what it stores leaves the second cache: a larger one would store
+its lines, and read those of a residual, all at once. One pipe needs no more in flight."""
 
 LOAD = 1.25
 """Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
