@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from compiler.evaluate import reference_outputs
@@ -10,16 +12,19 @@ from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Algorithm
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.rules import build_space
-from compiler.target import PRESETS, native_target
+from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
 from tests.compiler.workloads import convolution, padded_convolution, random_operands
 
 V3 = PRESETS["x86-64-v3"]
+WHOLE = PRESETS["x86-64-v4"]
+HALVED = replace(WHOLE, cpu="znver4")
+"""Takes vectors of 64 bytes in two halves."""
 
 
-def algorithm(workload: Workload, error_budget: float = TASK_ERROR_BUDGET) -> str:
-    space = build_space(workload, V3, 1, error_budget)
+def algorithm(workload: Workload, error_budget: float = TASK_ERROR_BUDGET, target: Target = V3) -> str:
+    space = build_space(workload, target, 1, error_budget)
     return str(space.values(space.default).get("algorithm", "direct"))
 
 
@@ -39,6 +44,14 @@ def test_fewer_multiplications_are_the_default_where_they_pay(size: int, channel
 )
 def test_the_direct_form_is_the_default_elsewhere(workload: Workload) -> None:
     assert algorithm(workload) == "direct"
+
+
+def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
+    assert (HALVED.multiply_adds, WHOLE.multiply_adds, V3.multiply_adds) == (1, 2, 2)
+    assert replace(HALVED, vector_bytes=32).multiply_adds == 2
+    workload = padded_convolution(7, 512, 512, 3)
+    assert algorithm(workload, target=HALVED) == "winograd2"
+    assert algorithm(workload, target=WHOLE) == "direct"
 
 
 def test_the_default_keeps_to_the_error_budget() -> None:
