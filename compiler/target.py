@@ -23,10 +23,8 @@ LINE_BYTES = 64
 """Of a cache; a prefetch brings as much, at least."""
 PAGE_BYTES = 4096
 """Of memory. A first cache begins with its first set again after as much, or less."""
-_HALVES = frozenset(
-    ("znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake"),
-)
-"""CPUs that take the longest vectors in two halves, or have one unit for them (Fog, Instruction tables, 2025)."""
+_HALVES = frozenset({"znver4"})
+"""CPUs, as LLVM names them, that take vectors longer than _HALF_BYTES in two halves."""
 _HALF_BYTES = 32
 FEW_REGISTERS = 16
 """Vector registers that the constants of an elementary function would fill."""

@@ -121,14 +121,18 @@ def key_of(task: Task) -> str:
 
 
 def samples(space: SearchSpace, seed: int = 0) -> Iterator[Assignment]:
-    """Distinct uniform legal assignments, the default first; ends when new ones have become rare."""
-    rng, seen, repeats = random.Random(seed), {space.default}, 0
+    """Uniform legal assignments of distinct Schedules, the default first; ends when new ones have become rare.
+
+    Two assignments have one Schedule where a knob belongs to another algorithm than theirs.
+    """
+    rng, seen, repeats = random.Random(seed), {space.schedule(space.default)}, 0
     yield space.default
     while repeats < 200:
         assignment = space.sample(rng)
-        repeats = repeats + 1 if assignment in seen else 0
-        if assignment not in seen:
-            seen.add(assignment)
+        schedule = space.schedule(assignment)
+        repeats = repeats + 1 if schedule in seen else 0
+        if schedule not in seen:
+            seen.add(schedule)
             yield assignment
 
 

@@ -37,8 +37,8 @@ SEARCHED = 5
 """Of so many candidates one is a mutant."""
 PARENTS = 8
 """So many of the best have mutants."""
-MOST_OPERATIONS = 130_000_000
-"""Larger Tasks take so long that a pool of thousands of candidates, with 64 samples each, would take hours."""
+MOST_OPERATIONS = 500_000_000
+"""Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
 OPTIONS = MeasureOptions(samples=64, sample_ms=0.4, stop_early=False)
 """Many short samples: what disturbs a core lasts for milliseconds, and longer than a round of short ones."""
 LEAST_SPACE = 16

@@ -2,9 +2,8 @@
 
 Values that are alive at different times share one arena. It is planned greedily: those that take the most bytes
 for the longest time first, and each takes the lowest offset that is free during its whole life; large ones begin at
-other places of a page than what they are computed from. The border of zeros
-(halo) that a producer leaves around its value is cleared in each run: that costs less than the caches that a value of
-its own memory would need.
+other places of a page than what they are computed from. The border of zeros (halo) that a producer leaves around its
+value is cleared in each run: that costs less than the caches that a value of its own memory would need.
 
 Sizes of values may depend on the Program's symbols. Then `lives` is kept, and placed anew for each size that is run.
 There, and where a border is in too many pieces, a value with a border lives in zeroed memory of its own; two such

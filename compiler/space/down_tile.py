@@ -167,8 +167,8 @@ def _cycles(tile: RegisterTile, sizes: tuple[int, int, int], points: int) -> flo
 
 def cuts(size: int, tile: int) -> list[tuple[int, int]]:
     """(extent, number) of the full tiles and of the one at the edge."""
-    cuts = [(tile, size // tile), (size % tile, 1)]
-    return [(extent, count) for extent, count in cuts if extent and count]
+    whole, rest = (tile, size // tile), (size % tile, 1)
+    return [(extent, count) for extent, count in (whole, rest) if extent and count]
 
 
 def _tile_cycles(tile: RegisterTile, sizes: tuple[int, int, int], points: int) -> float:

@@ -1,12 +1,12 @@
 """The register tile: a reduction and the map that follows it, computed tile by tile in vector registers.
 
 The output is cut into tiles of `rows` x `vectors` vectors, or of `rows` x `beside` x `vectors` where rows are windows
-below each other (down_tile.py); where the last vector of a sum of products is at most half
-full, it holds several products of each sum, or two rows (last_vectors.py). A tile's accumulators live in registers
-across the whole reduction; the map is applied to them before they are stored, so that intermediate results never reach
-memory. Constant operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise
-convolution, pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of
-a recurrent cell), a tile holds the same place of each of them.
+below each other (down_tile.py); where the last vector of a sum of products is at most half full, it holds several
+products of each sum, or two rows (last_vectors.py). A tile's accumulators live in registers across the whole
+reduction; the map is applied to them before they are stored, so that intermediate results never reach memory. Constant
+operands are packed in the order in which the tiles read them. Convolution, matrix product, depthwise convolution,
+pooling and any other reduction share it. Where the map reads several blocks of the reduction (the gates of a recurrent
+cell), a tile holds the same place of each of them.
 """
 
 from __future__ import annotations

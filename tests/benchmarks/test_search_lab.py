@@ -40,7 +40,7 @@ from compiler.space.rules import build_space
 from compiler.space.space import Value
 from compiler.target import PRESETS
 from examples.networks import filled
-from tests.compiler.workloads import padded_convolution
+from tests.compiler.workloads import padded_convolution, windows
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.cost_model.cost import RATES
@@ -490,6 +490,26 @@ def test_a_pool_of_other_rules_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(header) + "\n")
     with pytest.raises(InputError, match="record it again"):
         load_pools(tmp_path)
+
+
+def test_a_pool_of_another_space_is_refused(tmp_path: Path) -> None:
+    """Its places would name other assignments."""
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    header = json.loads(path.read_text())
+    path.write_text(json.dumps({**header, "size": header["size"] + 1}) + "\n")
+    with pytest.raises(InputError, match="record it again"):
+        load_pools(tmp_path)
+    with pytest.raises(InputError, match="record it again"):
+        PoolFile(path)
+
+
+def test_samples_have_schedules_of_their_own() -> None:
+    """The knob of windows beside each other belongs to some algorithms only."""
+    space = build_space(windows(112, 96, reducer="max", outside=float("-inf")), PRESETS["x86-64-v4"], 1)
+    assert "beside" in {knob.name for knob in space.knobs}
+    found = list(itertools.islice(samples(space), 300))
+    assert len({space.schedule(assignment) for assignment in found}) == len(found) == 300
 
 
 def test_a_full_pool_is_visited_again(tmp_path: Path) -> None:

@@ -72,6 +72,19 @@ def test_both_products_of_attention_are_seen() -> None:
     assert narrow["cost_compute"] > good["cost_compute"]
 
 
+def test_a_cpu_that_halves_its_vectors_takes_longer_for_them() -> None:
+    whole = replace(PRESETS["x86-64-v4"], cpu="x86-64-v4")
+    first, second = (
+        cost(replace(TASK, target=replace(whole, cpu=name)), rows=6, vectors=2)["cost_compute"]
+        for name in (whole.cpu, "znver4")
+    )
+    # Over the least that each could take: loads and stores are halved too.
+    assert second == pytest.approx(first, abs=0.2)
+    heavy = HeavyNests()(TASK, [candidate(TASK, rows=6, vectors=2)])[0]
+    work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
+    assert product_cycles(replace(work, passes=2.0))[0][0] > 1.5 * product_cycles(work)[0][0]
+
+
 def test_rates_are_an_array_and_back() -> None:
     other = replace(RATES, load=7.0, together=2.0)
     assert rates_of(values_of(other)) == other
