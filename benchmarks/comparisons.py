@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from statistics import mean, median
 
@@ -33,6 +33,7 @@ from tuner.pairs import differ
 from tuner.task import Task
 from workers.case import Case, make_case
 from workers.turns import Contender, take_turns
+from workers.verify import Shared
 
 SLOWER = 1.05
 _EQUAL_BAR, _FOUND_BAR = 0.03, 0.9
@@ -92,7 +93,9 @@ def compare(comparisons: int) -> dict[str, float]:
         task, case, kernel = subjects[number % len(subjects)]
         for kind, outcomes in ((Contender, false), (_Slower, found)):
             with ExitStack() as stack:
-                default, other = kind(task, case, kernel, stack), Contender(task, case, kernel, stack)
+                shared = stack.enter_context(closing(Shared(case)))
+                default = kind(task, case, kernel, shared, stack)
+                other = Contender(task, case, kernel, shared, stack)
                 take_turns([default, other], options)
             faster = median(other.samples_s) < median(default.samples_s)
             outcomes.append(differ(default.samples_s, other.samples_s) and (faster or kind is Contender))

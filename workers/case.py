@@ -59,10 +59,14 @@ class Expected:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """An operand in memory that can only be read: beside a guard, and where the runtime would place it."""
+    """A parameter in memory: beside a guard, and where the runtime would place it."""
 
     tight: GuardedBuffer
     aligned: GuardedBuffer
+
+    def at(self, *, aligned: bool) -> GuardedBuffer:
+        """One of the two."""
+        return self.aligned if aligned else self.tight
 
     @property
     def size_bytes(self) -> int:

@@ -1,8 +1,9 @@
 """The measurement protocol, inside the child (version `tuner.task.PROTOCOL`).
 
-Trials are taken in heats. Each candidate of a heat is run once on guarded memory and verified, and its operands are
-moved to where the runtime places them. Then all of them are timed in turns: about as many runs as last `sample_ms`,
-inside native code, make a sample. At the end what their last runs left is verified again. `verified` is answered per
+Trials are taken in heats. Each candidate of a heat is run once on guarded memory and verified. Then all of them are
+timed in turns, on memory where the runtime places it: about as many runs as last `sample_ms`, inside native code, make
+a sample. All write the same buffers (`workers.verify.Shared`), so at the end each is run and verified once more.
+`verified` is answered per
 candidate, `timing` before the first run that is timed, and then one result per candidate; the first that fails is the
 last that this process measures. Where the batch has a pacer, that is timed with each heat; `pacer` is answered, before
 anything else of the heat, once it can be timed or is left out. Batches follow each other, of any Task for which the
@@ -16,8 +17,9 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 
 from compiler.codegen.kernel import Kernel
 from compiler.errors import LuthierError
@@ -27,13 +29,13 @@ from workers import sandbox
 from workers.case import Case, Cases
 from workers.frames import Frame
 from workers.turns import Contender, WrongError, take_trials, take_turns
-from workers.verify import check
+from workers.verify import Shared
 from workers.wire import kernels_from_json, options_from_json, task_from_json
 
 _CASES = Cases()
 _VERIFIED, _TIMING, _PACER = (Frame({"event": event}) for event in ("verified", "timing", "pacer"))
 HEAT_BYTES = 256 << 20
-"""What the candidates of a heat write is in memory together; one that passes this is the last of its heat."""
+"""What the candidates of a heat write for themselves is in memory together; one that passes this ends its heat."""
 _UNLOADABLE = (MemoryError, LuthierError, KeyError, ValueError, RuntimeError)
 
 
@@ -78,14 +80,15 @@ def _heat(
     entries: list[Contender] = []
     failure: MeasureFailed | None = None
     with ExitStack() as stack:
+        shared = stack.enter_context(closing(Shared(case)))
         beside = None
         if pacer is not None:
             with suppress(*_UNLOADABLE):
-                beside = Contender(task, case, pacer, stack, verified=False)
+                beside = Contender(task, case, pacer, shared, stack, verified=False)
             reply(_PACER)
         for kernel in kernels:
             try:
-                entries.append(Contender(task, case, kernel, stack))
+                entries.append(Contender(task, case, kernel, shared, stack))
             except WrongError as wrong:
                 failure = wrong.failure
                 break
@@ -93,13 +96,14 @@ def _heat(
                 failure = _unloadable(error, options)
                 break
             reply(_VERIFIED)
-            if sum(entry.arguments.size_bytes for entry in entries) > HEAT_BYTES:
+            if shared.size_bytes > HEAT_BYTES:
                 break
         if entries:
             reply(_TIMING)
             take_trials(entries, beside, options, best_s)
+            _end_where_damaged(shared, len(entries) + (beside is not None))
         for entry in entries:
-            result = _checked(entry, task, case, beside)
+            result = _checked(entry, beside)
             reply(Frame({"event": "result", "result": result_json(result)}))
             if isinstance(result, MeasureFailed):
                 return 0, best_s
@@ -110,12 +114,19 @@ def _heat(
     return len(entries), best_s
 
 
-def _checked(entry: Contender, task: Task, case: Case, pacer: Contender | None = None) -> MeasureResult:
-    """The result of one that has been timed: what its last run left must be right too."""
-    error = check(entry.arguments, case, task.error_budget)
-    if isinstance(error, MeasureFailed):
-        return MeasureFailed(error.kind, f"{error.message}, but only after many runs")
-    return entry.result(error, pacer)
+def _end_where_damaged(shared: Shared, writers: int) -> None:
+    """As a guard would: which of several has written beside a buffer shows when they are timed alone."""
+    if writers > 1 and not shared.intact:
+        os.abort()
+
+
+def _checked(entry: Contender, pacer: Contender | None = None) -> MeasureResult:
+    """The result of one that has been timed: it must still be right."""
+    try:
+        entry.verify()
+    except WrongError as wrong:
+        return MeasureFailed(wrong.failure.kind, f"{wrong.failure.message}, but only after many runs")
+    return entry.result(pacer)
 
 
 def _unloadable(error: Exception, options: MeasureOptions) -> MeasureFailed:
@@ -132,17 +143,19 @@ def _compared(
     entries: list[Contender] = []
     results: list[Measured] = []
     with ExitStack() as stack:
+        shared = stack.enter_context(closing(Shared(case)))
         try:
             for kernel in kernels:
-                entries.append(Contender(task, case, kernel, stack))
+                entries.append(Contender(task, case, kernel, shared, stack))
                 verified()
         except WrongError as wrong:
             return _failed(len(entries), wrong.failure)
         except _UNLOADABLE as error:
             return _failed(len(entries), _unloadable(error, options))
         take_turns(entries, options)
+        _end_where_damaged(shared, len(entries))
         for place_of, entry in enumerate(entries):
-            result = _checked(entry, task, case)
+            result = _checked(entry)
             if isinstance(result, MeasureFailed):
                 return _failed(place_of, result)
             results.append(result)

@@ -19,7 +19,7 @@ from tuner.pairs import FEWEST, LOOKS, staying
 from tuner.task import Task
 from workers.case import Case
 from workers.sampling import warm_up
-from workers.verify import check, place
+from workers.verify import Shared, check, place
 
 HOPELESS = 3.0
 """A trial that is so many times slower than the best, in its warm-up and its first sample, gets no second."""
@@ -52,27 +52,34 @@ class Contender:
         samples_s: seconds per run, one figure per round.
         warm_s: seconds per run, by the last of the warm-up.
         before: runs ahead of each sample that do not count.
-        arguments: what its runs read and write.
     """
 
     def __init__(
-        self, task: Task, case: Case, kernel: Kernel, stack: ExitStack, *, verified: bool = True
+        self,
+        task: Task,
+        case: Case,
+        kernel: Kernel,
+        shared: Shared,
+        stack: ExitStack,
+        *,
+        verified: bool = True,
     ) -> None:
         """Raises WrongError where it is wrong, and what LoadedKernel and `place` raise where it cannot be called.
 
-        `verified`: whether its results matter.
+        shared: what it writes, as those do with which it is timed in turns.
+        verified: whether its results matter.
         """
         self.samples_s: list[float] = []
         self.warm_s = math.inf
         self.before = 0
         start = time.perf_counter()
+        self._task, self._case = task, case
         self._loaded = stack.enter_context(closing(LoadedKernel(kernel, task.threads)))
-        self.arguments = stack.enter_context(place(kernel, case))
-        self._loaded.run(self.arguments.pointers)
-        error = check(self.arguments, case, task.error_budget) if verified else 0.0
-        if isinstance(error, MeasureFailed):
-            raise WrongError(error)
-        self._error, self._pointers = error, self.arguments.align()
+        self._arguments = place(kernel, case, shared)
+        self._pointers = self._arguments.pointers(aligned=True)
+        self._error = 0.0
+        if verified:
+            self._verify(aligned=False)
         self._verify_s = time.perf_counter() - start
         self._warming_s = 0.0
         self._runs = 1
@@ -101,11 +108,23 @@ class Contender:
         """The least of all that was seen, per run."""
         return min(self.warm_s, *self.samples_s)
 
-    def result(self, error: float, pacer: Contender | None = None) -> Measured:
-        """All samples; `error`: what the last run left; `pacer`: who took part in each round from the first."""
+    def verify(self) -> None:
+        """Run once more, where it was timed; raises WrongError where it is wrong by now."""
+        self._verify(aligned=True)
+
+    def _verify(self, *, aligned: bool) -> None:
+        self._arguments.reset(aligned=aligned)
+        self._loaded.run(self._arguments.pointers(aligned=aligned))
+        error = check(self._arguments, self._case, self._task.error_budget, aligned=aligned)
+        if isinstance(error, MeasureFailed):
+            raise WrongError(error)
+        self._error = max(self._error, error)
+
+    def result(self, pacer: Contender | None = None) -> Measured:
+        """All samples; `pacer`: who took part in each round from the first."""
         return Measured(
             tuple(self.samples_s),
-            max(self._error, error),
+            self._error,
             verify_s=self._verify_s,
             measure_s=self._warming_s + self.spent_s,
             pacer_s=() if pacer is None else tuple(pacer.samples_s[: len(self.samples_s)]),

@@ -6,8 +6,6 @@ What it may only read is in memory that can only be read; what it writes is comp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,85 +23,107 @@ _BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
-    """A parameter that the kernel writes, in memory of its own, and the bytes that it starts with."""
+class Written(Placed):
+    """A parameter that kernels write, and the bytes that it starts with."""
 
-    param: Param
-    buffer: GuardedBuffer
     initial: Bytes | int
 
-    def reset(self) -> None:
+    def reset(self, *, aligned: bool) -> None:
         """Write what it starts with."""
-        self.buffer.data[:] = self.initial
+        self.at(aligned=aligned).data[:] = self.initial
+
+
+class Shared:
+    """What all candidates of a heat write: one buffer for each output and for each temporary of a size.
+
+    A network's layers write where others have just read and written. Where each of twenty candidates writes a buffer of
+    its own, each finds that in none of the caches, and those that write much at a time look worse than they are.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._written: dict[tuple[str, int], Written] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what the kernels write."""
+        return sum(size for _, size in self._written)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nothing was written beside the buffers in which candidates are timed."""
+        return all(written.aligned.intact for written in self._written.values())
+
+    def written(self, param: Param) -> Written:
+        """Where kernels write the parameter; raises ValueError for an output of a wrong size, MemoryError."""
+        key = (param.name, param.size_bytes)
+        if key not in self._written:
+            expected = self._case.outputs.get(param.name)
+            if expected is not None and expected.initial.size != param.size_bytes:
+                msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {expected.initial.size}"
+                raise ValueError(msg)
+            tight = GuardedBuffer(param.size_bytes, written=True)
+            aligned = tight if tight.is_aligned else GuardedBuffer(param.size_bytes, written=True)
+            aligned.align()
+            written = Written(tight, aligned, _SCRATCH_BYTE if expected is None else expected.initial)
+            written.reset(aligned=True)
+            self._written[key] = written
+        return self._written[key]
+
+    def close(self) -> None:
+        """Unmap it."""
+        for written in self._written.values():
+            written.close()
+        self._written.clear()
 
 
 @dataclass(frozen=True, eq=False)
 class Arguments:
-    """All parameters of a kernel in memory, in order; what is only read belongs to the Case."""
+    """All parameters of a kernel in memory, in order; what is only read belongs to the Case, the rest to the heat."""
 
+    params: tuple[Param, ...]
     places: tuple[Written | Placed, ...]
 
+    def pointers(self, *, aligned: bool) -> list[int]:
+        """Addresses in the order of the parameters: as the runtime places them, or the last byte beside a guard."""
+        return [place.at(aligned=aligned).address for place in self.places]
+
+    def reset(self, *, aligned: bool) -> None:
+        """Write what all that is written starts with."""
+        for _, written in self.written:
+            written.reset(aligned=aligned)
+
     @property
-    def written(self) -> list[Written]:
+    def written(self) -> list[tuple[Param, Written]]:
         """Those that the kernel writes."""
-        return [p for p in self.places if isinstance(p, Written)]
-
-    @property
-    def size_bytes(self) -> int:
-        """Of what the kernel writes."""
-        return sum(p.param.size_bytes for p in self.written)
-
-    @property
-    def pointers(self) -> list[int]:
-        """Addresses in the order of the kernel's parameters, each parameter's last byte beside a guard."""
-        return [(p.buffer if isinstance(p, Written) else p.tight).address for p in self.places]
-
-    def align(self) -> list[int]:
-        """Write again what a run has changed, to where the runtime places it, as all the rest; the new addresses."""
-        for p in self.written:
-            p.buffer.align()
-            p.reset()
-        return [(p.buffer if isinstance(p, Written) else p.aligned).address for p in self.places]
+        return [(p, at) for p, at in zip(self.params, self.places, strict=True) if isinstance(at, Written)]
 
 
-@contextmanager
-def place(kernel: Kernel, case: Case) -> Iterator[Arguments]:
-    """Memory for a kernel, filled; what it writes is freed at the end. Raises what `Case.placed` does."""
-    with ExitStack() as stack:
-        places: list[Written | Placed] = []
-        for param in kernel.params:
-            if param.role in ("input", "constant"):
-                places.append(case.placed(param))
-                continue
-            initial = case.outputs[param.name].initial if param.name in case.outputs else _SCRATCH_BYTE
-            if not isinstance(initial, int) and initial.size != param.size_bytes:
-                msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {initial.size}"
-                raise ValueError(msg)
-            buffer = GuardedBuffer(param.size_bytes, written=True)
-            stack.callback(buffer.close)
-            written = Written(param, buffer, initial)
-            written.reset()
-            places.append(written)
-        yield Arguments(tuple(places))
+def place(kernel: Kernel, case: Case, shared: Shared) -> Arguments:
+    """Memory for a kernel. Raises what `Case.placed` and `Shared.written` do."""
+    places = tuple(
+        case.placed(param) if param.role in ("input", "constant") else shared.written(param)
+        for param in kernel.params
+    )
+    return Arguments(tuple(kernel.params), places)
 
 
-def check(arguments: Arguments, case: Case, error_budget: float) -> float | MeasureFailed:
-    """After a run: the largest error of any output relative to its scale, or what is wrong."""
+def check(arguments: Arguments, case: Case, error_budget: float, *, aligned: bool) -> float | MeasureFailed:
+    """After a run there: the largest error of any output relative to its scale, or what is wrong."""
     largest = 0.0
-    for p in arguments.written:
-        if not p.buffer.intact:
-            message = f"wrote outside the buffer of {p.param.name}"
-            return MeasureFailed(FailureKind.MEMORY_FAULT, message)
-        if p.param.role == "output" and p.param.name in case.outputs:
-            error = _check_output(p, case.outputs[p.param.name], error_budget)
+    for param, written in arguments.written:
+        buffer = written.at(aligned=aligned)
+        if not buffer.intact:
+            return MeasureFailed(FailureKind.MEMORY_FAULT, f"wrote outside the buffer of {param.name}")
+        if param.role == "output" and param.name in case.outputs:
+            error = _check_output(param.name, buffer.data, case.outputs[param.name], error_budget)
             if isinstance(error, MeasureFailed):
                 return error
             largest = max(largest, error)
     return largest
 
 
-def _check_output(placed: Written, expected: Expected, error_budget: float) -> float | MeasureFailed:
-    name, data = placed.param.name, placed.buffer.data
+def _check_output(name: str, data: Bytes, expected: Expected, error_budget: float) -> float | MeasureFailed:
     # A byte that is neither 0 nor 1 is a wrong boolean, which NumPy would hide.
     values: npt.NDArray[np.generic] = data.view(
         np.uint8 if expected.dtype is DType.BOOL else expected.dtype.numpy

@@ -129,6 +129,12 @@ WRONG_THE_SECOND_TIME = f"""{_THE_SECOND_TIME}
   ret void"""
 
 
+WRITES_OUTSIDE_THE_SECOND_TIME = f"""{_THE_SECOND_TIME}
+  %spot = getelementptr float, ptr %y, i64 {SIZE + 2 * HALO}
+  store volatile float 0.5, ptr %spot, align 4
+  ret void"""
+
+
 def planted(then: str = GOOD, skip: int = 0) -> Built:
     """The loop, and what comes after it; `skip` leaves so many elements at the end out."""
     shape = ((SIZE,), (SIZE + 2 * HALO,))

@@ -83,6 +83,7 @@ def test_a_comparison_leaves_it_out_and_goes_on(runner: LocalRunner, name: str) 
     [
         (planted.WRONG_THE_SECOND_TIME, FailureKind.WRONG_OUTPUT),
         (planted.ABORTS_THE_SECOND_TIME, FailureKind.CRASH),
+        (planted.WRITES_OUTSIDE_THE_SECOND_TIME, FailureKind.MEMORY_FAULT),
     ],
 )
 def test_what_fails_while_others_are_timed_with_it_is_found(

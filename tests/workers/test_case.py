@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from tests.compiler.workloads import gather_rows
 from tests.faults.planted import HALO, SIZE, add_one
 from tuner.measure import FailureKind, MeasureFailed
 from workers.case import Cases, make_case, make_operands, unwritten
-from workers.verify import check, place
+from workers.verify import Shared, check, place
 
 
 def test_operands_depend_on_seed_and_workload_only() -> None:
@@ -71,12 +73,14 @@ def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> N
     kernel = build_kernel(workload, default_schedule(workload, native_target(), 1), native_target())
     loaded = LoadedKernel(kernel, 1)
     try:
-        with place(kernel, case) as arguments:
-            loaded.run(arguments.pointers)
-            assert check(arguments, case, 1e-5) == 0.0
-            (output,) = (p for p in arguments.written if p.param.role == "output")
-            output.buffer.data[7] ^= 2
-            failed = check(arguments, case, 1e-5)
+        with closing(Shared(case)) as shared:
+            arguments = place(kernel, case, shared)
+            arguments.reset(aligned=False)
+            loaded.run(arguments.pointers(aligned=False))
+            assert check(arguments, case, 1e-5, aligned=False) == 0.0
+            (output,) = (at for param, at in arguments.written if param.role == "output")
+            output.tight.data[7] ^= 2
+            failed = check(arguments, case, 1e-5, aligned=False)
             assert isinstance(failed, MeasureFailed)
             assert failed.kind is FailureKind.WRONG_OUTPUT
     finally:

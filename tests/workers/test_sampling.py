@@ -112,7 +112,7 @@ def test_a_pacer_takes_part_in_each_round() -> None:
         assert len(pacer.samples_s) == len(best.samples_s) > len(slow.samples_s)
         for entry in (slow, best):
             entry._error = entry._verify_s = entry._warming_s = 0.0
-        times.append([entry.result(0.0, pacer).at_pace(1e-3).median_s for entry in (slow, best)])
+        times.append([entry.result(pacer).at_pace(1e-3).median_s for entry in (slow, best)])
     assert times[0] == pytest.approx(times[1])
     assert times[0] == pytest.approx([2e-3 / 1.2, 1e-3 / 1.2])
 
