@@ -9,7 +9,7 @@ from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the measurement protocol (workers/timer.py); part of every record's key."""
 
 

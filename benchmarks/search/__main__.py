@@ -100,14 +100,11 @@ def _settle(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _bench(threads: int, clock: PhaseClock) -> Iterator[Workbench]:
-    local = LocalRunner("lab", OPTIONS)
-    runner: Runner = PinnedRunner(local, last_core()) if threads == 1 else local
-    with (
-        closing(LocalBuilder(processes=usable_cores())) as builder,
-        closing(runner),
-        closing(Workbench(builder, runner, clock)) as bench,
-    ):
-        yield bench
+    with closing(LocalBuilder(processes=usable_cores())) as builder:
+        local = LocalRunner("lab", OPTIONS, paused=builder)
+        runner: Runner = PinnedRunner(local, last_core()) if threads == 1 else local
+        with closing(runner), closing(Workbench(builder, runner, clock)) as bench:
+            yield bench
 
 
 def _pool_files(options: argparse.Namespace) -> list[PoolFile]:
