@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -33,7 +34,7 @@ from benchmarks.search.lab import (
     task_samples,
     usable,
 )
-from benchmarks.search.pinned import PinnedRunner, last_core
+from benchmarks.search.pinned import PinnedRunner, last_core, other_cores
 from benchmarks.search.pools import Pool, PoolFile, load_pools
 from benchmarks.search.record import LEAST_SPACE, OPTIONS, prepare, record
 from benchmarks.search.settle import settle
@@ -100,8 +101,12 @@ def _settle(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _bench(threads: int, clock: PhaseClock) -> Iterator[Workbench]:
+    """Tasks of one thread are timed on a core on which nothing is built; with larger teams nothing is built meanwhile."""
+    apart = threads == 1 and len(other_cores()) > 0
+    if apart:
+        os.sched_setaffinity(0, other_cores())
     with closing(LocalBuilder(processes=usable_cores())) as builder:
-        local = LocalRunner("lab", OPTIONS, paused=builder)
+        local = LocalRunner("lab", OPTIONS, paused=None if apart else builder)
         runner: Runner = PinnedRunner(local, last_core()) if threads == 1 else local
         with closing(runner), closing(Workbench(builder, runner, clock)) as bench:
             yield bench

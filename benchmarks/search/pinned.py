@@ -9,9 +9,17 @@ from tuner.measure import Built, MeasureResult, Runner
 from tuner.task import Task
 
 
+_CORES = os.sched_getaffinity(0)
+
+
 def last_core() -> set[int]:
     """The one to measure on."""
-    return {max(os.sched_getaffinity(0))}
+    return {max(_CORES)}
+
+
+def other_cores() -> set[int]:
+    """Those to build on meanwhile."""
+    return _CORES - last_core()
 
 
 class PinnedRunner:

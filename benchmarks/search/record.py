@@ -39,7 +39,7 @@ PARENTS = 8
 """So many of the best have mutants."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
-OPTIONS = MeasureOptions(samples=40, sample_ms=0.4, stop_early=False)
+OPTIONS = MeasureOptions(samples=24, sample_ms=0.4, stop_early=False)
 """Many short samples: what disturbs a core lasts for milliseconds, and longer than a round of short ones."""
 LEAST_SPACE = 16
 """Smaller spaces leave nothing to choose."""
