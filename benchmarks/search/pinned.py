@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from tuner.measure import Built, MeasureResult, Runner
 from tuner.task import Task
 
-
 _CORES = os.sched_getaffinity(0)
 
 
