@@ -101,7 +101,7 @@ def _settle(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _bench(threads: int, clock: PhaseClock) -> Iterator[Workbench]:
-    """Tasks of one thread are timed on a core where nothing is built; while larger teams run nothing is built at all."""
+    """Tasks of one thread are timed on a core where nothing is built; beside larger teams nothing is built at all."""
     apart = threads == 1 and len(other_cores()) > 0
     if apart:
         os.sched_setaffinity(0, other_cores())
