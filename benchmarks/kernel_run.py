@@ -21,7 +21,7 @@ from compiler.schedule.source import NoSource, ScheduleSource
 from compiler.schedule.steps import Algorithm
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace, Value
-from compiler.target import Target, usable_cores
+from compiler.target import Target
 from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
 from luthier.bench.canary import Canary
@@ -35,7 +35,7 @@ from service.records.source import SqlScheduleSource, task_error_budget
 from tuner.options import SessionOptions
 from tuner.session import TuningSession
 from tuner.task import Task
-from workers.local import LocalBuilder, LocalRunner
+from workers.local_pair import local_workers
 
 ENGINES: Mapping[str, Callable[[Path, Arrays, int], Engine]] = {**PEERS, "torch": TorchEngine}
 _DIRECT = "direct"
@@ -93,7 +93,7 @@ def _tuned(
     with closing(open_database(f"sqlite:///{folder / f'{shape.name}.{options.threads}.db'}")) as database:
         log = SqlTuningLog(database)
         session_options = SessionOptions(trials=options.trials, seconds=options.tuning_s)
-        with closing(LocalBuilder(processes=usable_cores())) as builder, closing(LocalRunner()) as runner:
+        with local_workers(options.threads) as (builder, runner):
             TuningSession(tasks, builder, runner, log, session_options, spaces=space).run()
         yield SqlScheduleSource(log)
 

@@ -14,7 +14,6 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +27,7 @@ from tuner.cost_model.gates import GAP
 from tuner.measure import Built, Measured, MeasureInput, MeasureResult
 from tuner.task import Task
 from workers.local import LocalBuilder, LocalRunner
+from workers.local_pair import local_workers
 
 Array = NDArray[np.float64]
 Trials = Sequence[Sequence[MeasureResult]]
@@ -46,7 +46,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{'':44s}  spread of the logarithms    pairs ordered alike")
     print(f"{'':44s}   alone   turns    pace      alone   turns    pace")
-    with closing(LocalBuilder()) as builder, closing(LocalRunner()) as runner:
+    with local_workers(1) as (builder, runner):
         for task in network_tasks(arguments.model, arguments.tasks, 1, native_target(), set()):
             built = _built(task, arguments.candidates, builder)
             alone, turns = repeated(task, built, runner, arguments.repeats)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
@@ -25,6 +25,7 @@ from tuner.measure import (
     result_from_json,
 )
 from tuner.task import RecordKey, Task
+from workers.cores import stay_on
 from workers.frames import Frame
 from workers.heats import HEAT, Heat
 from workers.process import START_TIMEOUT_S, Child
@@ -38,11 +39,13 @@ SETUP_TIMEOUT_S = 300.0
 class LocalBuilder:
     """A Builder with `processes` children, each building one candidate at a time."""
 
-    def __init__(self, processes: int = 2, options: MeasureOptions | None = None) -> None:
-        """Children start with the first candidates and stay until `close`."""
+    def __init__(
+        self, processes: int = 2, options: MeasureOptions | None = None, cores: Set[int] | None = None
+    ) -> None:
+        """Children start with the first candidates and stay until `close`; `cores`: that they run on, None for any."""
         self._options = options or MeasureOptions()
         # The threads live as long as the children that they start: the kernel ties one to the other.
-        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="luthier-build")
+        self._threads = ThreadPoolExecutor(processes, "luthier-build", stay_on(cores))
         self._slots: queue.SimpleQueue[_BuildSlot] = queue.SimpleQueue()
         self._all = [_BuildSlot(self._options) for _ in range(processes)]
         for slot in self._all:
@@ -142,12 +145,18 @@ class LocalRunner:
         device: str = "local",
         options: MeasureOptions | None = None,
         paused: LocalBuilder | None = None,
+        cores: Set[int] | None = None,
     ) -> None:
-        """`device` names this machine in every Trial; `paused`: who builds on its cores, but not while it times."""
+        """Start nothing yet.
+
+        device: names this machine in every Trial.
+        paused: who builds on the cores that it times on, but not while it does.
+        cores: that it times on; None for any.
+        """
         self._device, self._paused = device, paused
         self._options = options or MeasureOptions()
         # The thread lives as long as the child that it starts: the kernel ties one to the other.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="luthier-measure")
+        self._thread = ThreadPoolExecutor(1, "luthier-measure", stay_on(cores))
         self._child: Child | None = None
         self._threads = 0  # that the child was allowed; 0: it has met no batch yet
         self._best_s: dict[RecordKey, float] = {}

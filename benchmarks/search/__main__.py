@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -34,21 +33,20 @@ from benchmarks.search.lab import (
     task_samples,
     usable,
 )
-from benchmarks.search.pinned import PinnedRunner, last_core, other_cores
-from benchmarks.search.pools import Pool, PoolFile, load_pools
+from benchmarks.search.pools import SHAPES, Pool, PoolFile, load_pools
 from benchmarks.search.record import LEAST_SPACE, OPTIONS, prepare, record
 from benchmarks.search.settle import settle
 from compiler.errors import InputError
-from compiler.target import native_target, usable_cores
+from compiler.target import native_target
 from tuner.cost_model.gates import TaskSamples, held_out
 from tuner.cost_model.relative import NAMES
 from tuner.cost_model.shipped import SHIPPED
 from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
 from tuner.cost_model.trees import XGBoostOptions, base_of, train
-from tuner.measure import Runner
 from tuner.phases import PhaseClock
 from tuner.workbench import Workbench
-from workers.local import LocalBuilder, LocalRunner
+from workers.cores import cores_apart
+from workers.local_pair import local_workers
 
 POOLS = Path(__file__).parent / "pools"
 
@@ -77,13 +75,13 @@ def _prepare(options: argparse.Namespace) -> None:
     if options.vector_bytes:
         target = replace(target, name=f"native-{options.vector_bytes}", vector_bytes=options.vector_bytes)
     models = sorted(options.models.glob("*.onnx"))
-    prepare(models, options.pools, options.tasks, options.threads, target, options.least)
+    network = SHAPES if options.shapes else None
+    prepare(models, options.pools, options.tasks, options.threads, target, options.least, network)
 
 
 def _record(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
-    # Tasks of several threads need the cores on which others would be built.
-    ahead = 3 if options.threads < usable_cores() else 1
+    ahead = 1 if cores_apart(options.threads) is None else 3
     with _bench(options.threads, clock) as bench:
         pools = _pool_files(options)
         seconds, visits, live = 60 * options.minutes, options.visits, options.live
@@ -101,15 +99,11 @@ def _settle(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _bench(threads: int, clock: PhaseClock) -> Iterator[Workbench]:
-    """Tasks of one thread are timed on a core where nothing is built; beside larger teams nothing is built at all."""
-    apart = threads == 1 and len(other_cores()) > 0
-    if apart:
-        os.sched_setaffinity(0, other_cores())
-    with closing(LocalBuilder(processes=usable_cores())) as builder:
-        local = LocalRunner("lab", OPTIONS, paused=None if apart else builder)
-        runner: Runner = PinnedRunner(local, last_core()) if threads == 1 else local
-        with closing(runner), closing(Workbench(builder, runner, clock)) as bench:
-            yield bench
+    with (
+        local_workers(threads, "lab", OPTIONS) as (builder, runner),
+        closing(Workbench(builder, runner, clock)) as bench,
+    ):
+        yield bench
 
 
 def _pool_files(options: argparse.Namespace) -> list[PoolFile]:
@@ -128,7 +122,8 @@ def _report(options: argparse.Namespace) -> None:
     pools, tasks = _samples(options.pools)
     curves = replay_all(pools, tasks, options.seeds, options.trials) if options.seeds else {}
     without = ablation(tasks) if options.ablation else {}
-    found = Findings(pools, held_out(tasks), leave_machine_out(pools, tasks), without, curves, options.seeds)
+    gates = held_out(tasks, unjudged={SHAPES})
+    found = Findings(pools, gates, leave_machine_out(pools, tasks), without, curves, options.seeds)
     print(found.text())
     if options.json:
         options.json.write_text(json.dumps(found.json(), indent=1) + "\n")
@@ -138,7 +133,7 @@ def _report(options: argparse.Namespace) -> None:
 
 def _train(options: argparse.Namespace) -> None:
     pools, tasks = _samples(options.pools)
-    gates = held_out(tasks)
+    gates = held_out(tasks, unjudged={SHAPES})
     if gates is None:
         print("a model needs pools of two networks or more; prepare and record some first")
         raise SystemExit(1)
@@ -173,7 +168,8 @@ def _judged_again(
     if all(now[key] == lines for key, lines in kept.seen.lines.items()):
         by_task: Mapping[str, Mapping[str, float]] = kept.gates["by_task"]
         return by_task
-    gates = held_out(tasks, taught=task_samples(load_pools(folder, kept.seen.lines)))
+    taught = task_samples(load_pools(folder, kept.seen.lines))
+    gates = held_out(tasks, taught=taught, unjudged={SHAPES})
     assert gates is not None  # there are two networks or more
     return gates.by_task
 
@@ -211,6 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     preparing.add_argument(
         "--least", type=int, default=LEAST_SPACE, help=f"samples of a space ({LEAST_SPACE})"
     )
+    preparing.add_argument("--shapes", action="store_true", help="of benchmarks.search.shapes: never judged")
     preparing.add_argument("--vector-bytes", type=int, help="as if this machine's vectors were shorter")
     recording = commands.add_parser("record", help="fill the pools evenly; run it again to go on")
     recording.add_argument("--count", type=int, default=3000, help="rows of each pool (3000)")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.search.pools import Pool, pool_space
+from benchmarks.search.pools import SHAPES, Pool, pool_space
 from benchmarks.search.replay import BATCH, Replay, candidates, replay
 from benchmarks.search.settle import unsettled
 from compiler.schedule.steps import Algorithm
@@ -109,19 +109,21 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
     found = {}
     for group in GROUPS:
         columns = [i for i, name in enumerate(NAMES) if group_of(name) != group]
-        gates = held_out(tasks, columns=columns)
+        gates = held_out(tasks, columns=columns, unjudged={SHAPES})
         if gates is not None:
             found[group] = gates
     return found
 
 
 def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int) -> Curves:
-    """Curves of every pool and seed, by strategy; shape (n_pools * seeds, trials), the seeds of a pool together.
+    """Curves of what is judged, by strategy; shape (n_judged * seeds, trials), the seeds of a pool together.
 
     `evolutionary` begins with nothing; `warm` as `warm_replays` says.
     """
     curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "warm": []}
-    for pool, task, warm in zip(pools, tasks, warm_replays(pools, tasks, seeds, trials), strict=True):
+    for (pool, task), warm in zip(
+        judged(pools, tasks), warm_replays(pools, tasks, seeds, trials), strict=True
+    ):
         for seed in range(seeds):
             for strategy in ("random", "evolutionary"):
                 curves[strategy].append(replay(pool, task.features, strategy, seed, trials).curve)
@@ -132,7 +134,7 @@ def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, 
 def warm_replays(
     pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int
 ) -> Iterator[list[Replay]]:
-    """Of every pool, a search per seed that knows what a log has of the other networks.
+    """Of every pool that is judged, a search per seed that knows what a log has of the other networks.
 
     That is their trees, and the best candidates of their Tasks.
     """
@@ -142,9 +144,11 @@ def warm_replays(
             XGBoostOptions(),
             base=base_of(NAMES),
         )
-        for network in {pool.network for pool in pools}
+        for network in {pool.network for pool in pools if pool.network != SHAPES}
     }
-    for pool, task, near in zip(pools, tasks, near_seeds(pools), strict=True):
+    near_by_key = dict(zip([pool.key for pool in pools], near_seeds(pools), strict=True))
+    for pool, task in judged(pools, tasks):
+        near = near_by_key[pool.key]
         prior = priors[pool.network]
         yield [
             replay(pool, task.features, "evolutionary", seed, trials, prior, near) for seed in range(seeds)
@@ -156,8 +160,13 @@ def proposed(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> dict[str, s
     replays = warm_replays(pools, tasks, PROPOSALS, BATCH)
     return {
         pool.key: {a for found in warm for a in found.asked}
-        for pool, warm in zip(pools, replays, strict=True)
+        for (pool, _), warm in zip(judged(pools, tasks), replays, strict=True)
     }
+
+
+def judged(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> list[tuple[Pool, TaskSamples]]:
+    """Those that do not only teach."""
+    return [(p, t) for p, t in zip(pools, tasks, strict=True) if p.network != SHAPES]
 
 
 def near_seeds(pools: Sequence[Pool]) -> list[list[Assignment]]:
@@ -209,7 +218,7 @@ class Findings:
                 f"  {group:10s} " + _changes(found, self.gates) for group, found in self.without.items()
             ]
         if self.curves:
-            lines += _curves_text(self.curves, len(self.pools), self.seeds)
+            lines += _curves_text(self.curves, self.seeds)
         return "\n".join(lines)
 
 
@@ -299,7 +308,8 @@ def _changes(found: Gates, gates: Gates) -> str:
     return "  ".join("-" if c is None else f"{c.value:+.3f} ({c.low:+.3f}..{c.high:+.3f})" for c in changes)
 
 
-def _curves_text(curves: Curves, pools: int, seeds: int) -> list[str]:
+def _curves_text(curves: Curves, seeds: int) -> list[str]:
+    pools = len(curves["random"]) // seeds
     lines = ["", f"replayed, {seeds} seeds: mean share of the best known, and Tasks at {SOLVED:.0%} or more"]
     for name, runs in curves.items():
         by_task = runs.reshape(pools, seeds, -1).mean(axis=1)

@@ -29,6 +29,8 @@ from tuner.record import CODEGEN_EPOCH
 from tuner.task import Task
 from workers.wire import task_from_json, task_json
 
+SHAPES = "shapes"
+"""The network of the layers of `benchmarks.search.shapes`: its pools teach, and are never judged."""
 OFTEN = 8
 """Comparisons whose halves are told apart."""
 

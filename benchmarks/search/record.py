@@ -76,13 +76,22 @@ def _gives(space: SearchSpace, count: int) -> bool:
 
 
 def prepare(
-    models: Sequence[Path], folder: Path, tasks: int, threads: int, target: Target, least: int = LEAST_SPACE
+    models: Sequence[Path],
+    folder: Path,
+    tasks: int,
+    threads: int,
+    target: Target,
+    least: int = LEAST_SPACE,
+    network: str | None = None,
 ) -> None:
-    """An empty pool for some Tasks of each network; a Task of several networks belongs to the first."""
+    """An empty pool for some Tasks of each network; a Task of several networks belongs to the first.
+
+    network: to which all of them belong; None: each model is one.
+    """
     taken: set[str] = set()
     for path in models:
         for task in network_tasks(path, tasks, threads, target, taken, least):
-            PoolFile.create(folder, path.stem, task)
+            PoolFile.create(folder, network or path.stem, task)
 
 
 @dataclass(frozen=True)

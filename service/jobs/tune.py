@@ -13,8 +13,8 @@ import platform
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -29,13 +29,14 @@ from service.jobs.job import JobSpec
 from service.jobs.report import Comparison, Spent, make_report
 from service.records.log import SqlTuningLog
 from service.records.source import MODEL_ERROR_BUDGET, SqlScheduleSource, task_error_budget
-from tuner.measure import Runner
+from tuner.measure import Builder, Runner
 from tuner.outcome import Event, SessionResult
 from tuner.pairs import ratio_interval
 from tuner.session import SessionOptions, TuningSession
 from tuner.task import RecordKey, Task
 from workers.end_to_end import INSIDE_SHARE, Compared, compare_models
-from workers.local import LocalBuilder, LocalRunner
+from workers.local import LocalBuilder
+from workers.local_pair import local_workers
 from workers.peaks import measure_peaks
 
 COMPARE_S = (1.0, 6.0)
@@ -136,20 +137,14 @@ def _tune(work: Work, tasks: list[Task], start_s: float, compiling_s: float) -> 
     """`compiling_s`: how long the model takes to compile."""
     spec = work.spec
     used_s = work.spent.seconds + time.monotonic() - start_s
-    # Building takes cores that the measured team does not use, and what it leaves of another one; without any it stops
-    # while something is timed, where we can stop it, or else waits its turn.
-    free = max(0, usable_cores() - spec.threads)
-    stops = not free and spec.runner == "local"
     options = SessionOptions(
         trials=None if spec.trials is None else max(0, spec.trials - work.spent.trials),
         seconds=seconds_to_tune(spec.seconds, used_s, compiling_s),
         seed=spec.seed,
-        ahead=1 if free or stops else 0,
+        # What Ray's workers time on this machine is not ours to keep apart from what we build.
+        ahead=1 if spec.runner == "local" or usable_cores() > spec.threads else 0,
     )
-    with (
-        closing(LocalBuilder(processes=free + 1 if free else usable_cores())) as builder,
-        closing(_runner(spec.runner, builder if stops else None)) as runner,
-    ):
+    with _workers(spec) as (builder, runner):
         return TuningSession(
             tasks,
             builder,
@@ -162,12 +157,17 @@ def _tune(work: Work, tasks: list[Task], start_s: float, compiling_s: float) -> 
         ).run()
 
 
-def _runner(name: str, paused: LocalBuilder | None) -> Runner:
-    if name == "ray":
+@contextmanager
+def _workers(spec: JobSpec) -> Iterator[tuple[Builder, Runner]]:
+    """Who builds and measures, until the end of the context."""
+    if spec.runner == "ray":
         from workers.ray_runner import RayRunner
 
-        return RayRunner()
-    return LocalRunner(platform.node() or "local", paused=paused)
+        with closing(LocalBuilder(usable_cores())) as builder, closing(RayRunner()) as ray:
+            yield builder, ray
+    else:
+        with local_workers(spec.threads, platform.node() or "local") as workers:
+            yield workers
 
 
 def seconds_to_tune(seconds: float | None, used_s: float, compiling_s: float) -> float | None:

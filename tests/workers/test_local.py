@@ -37,9 +37,11 @@ from tuner.measure import (
     result_json,
 )
 from tuner.task import Task
+from workers.cores import cores_apart
 from workers.frames import Frame
 from workers.heats import HEAT, Heat
 from workers.local import LocalBuilder, LocalRunner, _result
+from workers.local_pair import local_workers
 
 OPTIONS = MeasureOptions(samples=3, sample_ms=0.2, timeout_s=5.0, memory_bytes=512 << 20)
 
@@ -237,6 +239,21 @@ def test_a_pause_stops_building_and_its_limits() -> None:
             time.sleep(1.2)
             builder.resume()
             assert all(isinstance(b, Built) for b in many.result(40))
+
+
+def test_what_is_built_and_what_is_timed_have_cores_of_their_own() -> None:
+    apart = cores_apart(1)
+    if apart is None:
+        pytest.skip("this machine has one core")
+    task = matrix_product()
+    with local_workers(1, options=OPTIONS) as (builder, runner):
+        before = children()
+        built = [b for b in builder.build([default_candidate(task)]) if isinstance(b, Built)]
+        (building,) = children() - before
+        assert os.sched_getaffinity(building) == apart.building
+        assert isinstance(runner.run(task, built)[0], Measured)
+        (timing,) = children() - before - {building}
+        assert os.sched_getaffinity(timing) == apart.timing
 
 
 class PausedBuilder(LocalBuilder):

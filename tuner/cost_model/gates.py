@@ -8,7 +8,7 @@ compared, of the differences on the Tasks that both were judged on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -122,12 +122,14 @@ def held_out(
     options: XGBoostOptions | None = None,
     columns: Sequence[int] | None = None,
     taught: Sequence[TaskSamples] | None = None,
+    unjudged: Collection[str] = (),
 ) -> Gates | None:
     """The figures of trees that see `columns` of the features (None: all); None with fewer than two groups.
 
-    `taught`: what the trees learn from, where that is not the samples that they are judged by.
+    taught: what the trees learn from, where that is not the samples that they are judged by.
+    unjudged: groups from which all trees learn.
     """
-    groups = sorted({task.group for task in tasks})
+    groups = sorted({task.group for task in tasks} - set(unjudged))
     if len(groups) < 2:
         return None
     seen = list(range(len(NAMES)) if columns is None else columns)
