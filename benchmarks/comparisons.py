@@ -93,7 +93,7 @@ def compare(comparisons: int) -> dict[str, float]:
         task, case, kernel = subjects[number % len(subjects)]
         for kind, outcomes in ((Contender, false), (_Slower, found)):
             with ExitStack() as stack:
-                shared = stack.enter_context(closing(Shared(case)))
+                shared = stack.enter_context(closing(Shared(case, [kernel])))
                 default = kind(task, case, kernel, shared, stack)
                 other = Contender(task, case, kernel, shared, stack)
                 take_turns([default, other], options)

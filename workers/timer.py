@@ -34,8 +34,6 @@ from workers.wire import kernels_from_json, options_from_json, task_from_json
 
 _CASES = Cases()
 _VERIFIED, _TIMING, _PACER = (Frame({"event": event}) for event in ("verified", "timing", "pacer"))
-HEAT_BYTES = 256 << 20
-"""What the candidates of a heat write for themselves is in memory together; one that passes this ends its heat."""
 _UNLOADABLE = (MemoryError, LuthierError, KeyError, ValueError, RuntimeError)
 
 
@@ -76,11 +74,11 @@ def _heat(
     best_s: float | None,
     reply: Callable[[Frame], None],
 ) -> tuple[int, float | None]:
-    """Answer trials, of as many candidates as there is memory for; how many, 0 where one failed, and the best yet."""
+    """Answer trials; how many, 0 where one failed, and the best yet."""
     entries: list[Contender] = []
     failure: MeasureFailed | None = None
     with ExitStack() as stack:
-        shared = stack.enter_context(closing(Shared(case)))
+        shared = stack.enter_context(closing(Shared(case, [*kernels, *([] if pacer is None else [pacer])])))
         beside = None
         if pacer is not None:
             with suppress(*_UNLOADABLE):
@@ -96,8 +94,6 @@ def _heat(
                 failure = _unloadable(error, options)
                 break
             reply(_VERIFIED)
-            if shared.size_bytes > HEAT_BYTES:
-                break
         if entries:
             reply(_TIMING)
             take_trials(entries, beside, options, best_s)
@@ -143,7 +139,7 @@ def _compared(
     entries: list[Contender] = []
     results: list[Measured] = []
     with ExitStack() as stack:
-        shared = stack.enter_context(closing(Shared(case)))
+        shared = stack.enter_context(closing(Shared(case, kernels)))
         try:
             for kernel in kernels:
                 entries.append(Contender(task, case, kernel, shared, stack))

@@ -19,7 +19,7 @@ from tuner.pairs import FEWEST, LOOKS, staying
 from tuner.task import Task
 from workers.case import Case
 from workers.sampling import warm_up
-from workers.verify import Shared, check, place
+from workers.verify import Arguments, Shared, check
 
 HOPELESS = 3.0
 """A trial that is so many times slower than the best, in its warm-up and its first sample, gets no second."""
@@ -64,7 +64,7 @@ class Contender:
         *,
         verified: bool = True,
     ) -> None:
-        """Raises WrongError where it is wrong, and what LoadedKernel and `place` raise where it cannot be called.
+        """Raises WrongError where it is wrong, and what LoadedKernel and `Shared` raise where it cannot be called.
 
         shared: what it writes, as those do with which it is timed in turns.
         verified: whether its results matter.
@@ -75,11 +75,11 @@ class Contender:
         start = time.perf_counter()
         self._task, self._case = task, case
         self._loaded = stack.enter_context(closing(LoadedKernel(kernel, task.threads)))
-        self._arguments = place(kernel, case, shared)
-        self._pointers = self._arguments.pointers(aligned=True)
+        self._arguments = shared.timed(kernel)
         self._error = 0.0
         if verified:
-            self._verify(aligned=False)
+            with shared.guarded(kernel) as guarded:
+                self._verify(guarded)
         self._verify_s = time.perf_counter() - start
         self._warming_s = 0.0
         self._runs = 1
@@ -96,7 +96,7 @@ class Contender:
 
     def time_ns(self, runs: int, before: int = 0) -> int:
         """Nanoseconds that so many runs take, after some that do not count."""
-        return self._loaded.time_ns(self._pointers, runs, before=before)
+        return self._loaded.time_ns(self._arguments.pointers, runs, before=before)
 
     @property
     def spent_s(self) -> float:
@@ -110,12 +110,12 @@ class Contender:
 
     def verify(self) -> None:
         """Run once more, where it was timed; raises WrongError where it is wrong by now."""
-        self._verify(aligned=True)
+        self._verify(self._arguments)
 
-    def _verify(self, *, aligned: bool) -> None:
-        self._arguments.reset(aligned=aligned)
-        self._loaded.run(self._arguments.pointers(aligned=aligned))
-        error = check(self._arguments, self._case, self._task.error_budget, aligned=aligned)
+    def _verify(self, arguments: Arguments) -> None:
+        arguments.reset()
+        self._loaded.run(list(arguments.pointers))
+        error = check(arguments, self._case, self._task.error_budget)
         if isinstance(error, MeasureFailed):
             raise WrongError(error)
         self._error = max(self._error, error)

@@ -6,6 +6,8 @@ What it may only read is in memory that can only be read; what it writes is comp
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,106 +15,157 @@ import numpy.typing as npt
 
 from compiler.codegen.kernel import Kernel, Param
 from compiler.dtype import DType
+from compiler.target import PAGE_BYTES
+from compiler.workload.program import ALIGNMENT, STAGGERED_BYTES
 from tuner.measure import FailureKind, MeasureFailed
 from workers.case import Bytes, Case, Expected, Placed, unwritten
 from workers.memory import GuardedBuffer
 
 _SCRATCH_BYTE = 0x5A
+_MOST_SHARED_BYTES = 256 << 20
+"""Candidates that need a larger arena have one of their own: there may be no room for it."""
 _BLOCK = 1 << 15
 """Elements that are compared at a time: their differences stay in a cache."""
 
 
 @dataclass(frozen=True, eq=False)
-class Written(Placed):
-    """A parameter that kernels write, and the bytes that it starts with."""
+class Written:
+    """A parameter that a kernel writes, where it is, and the bytes that it starts with."""
 
+    param: Param
+    buffer: GuardedBuffer
     initial: Bytes | int
-
-    def reset(self, *, aligned: bool) -> None:
-        """Write what it starts with."""
-        self.at(aligned=aligned).data[:] = self.initial
-
-
-class Shared:
-    """What all candidates of a heat write: one buffer for each output and for each temporary of a size.
-
-    A network's layers write where others have just read and written. Where each of twenty candidates writes a buffer of
-    its own, each finds that in none of the caches, and those that write much at a time look worse than they are.
-    """
-
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self._written: dict[tuple[str, int], Written] = {}
-
-    @property
-    def size_bytes(self) -> int:
-        """Of what the kernels write."""
-        return sum(size for _, size in self._written)
-
-    @property
-    def intact(self) -> bool:
-        """Whether nothing was written beside the buffers in which candidates are timed."""
-        return all(written.aligned.intact for written in self._written.values())
-
-    def written(self, param: Param) -> Written:
-        """Where kernels write the parameter; raises ValueError for an output of a wrong size, MemoryError."""
-        key = (param.name, param.size_bytes)
-        if key not in self._written:
-            expected = self._case.outputs.get(param.name)
-            if expected is not None and expected.initial.size != param.size_bytes:
-                msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {expected.initial.size}"
-                raise ValueError(msg)
-            tight = GuardedBuffer(param.size_bytes, written=True)
-            aligned = tight if tight.is_aligned else GuardedBuffer(param.size_bytes, written=True)
-            aligned.align()
-            written = Written(tight, aligned, _SCRATCH_BYTE if expected is None else expected.initial)
-            written.reset(aligned=True)
-            self._written[key] = written
-        return self._written[key]
-
-    def close(self) -> None:
-        """Unmap it."""
-        for written in self._written.values():
-            written.close()
-        self._written.clear()
 
 
 @dataclass(frozen=True, eq=False)
 class Arguments:
-    """All parameters of a kernel in memory, in order; what is only read belongs to the Case, the rest to the heat."""
+    """The parameters of a kernel in memory.
 
-    params: tuple[Param, ...]
-    places: tuple[Written | Placed, ...]
+    Attributes:
+        pointers: addresses in the order of the parameters.
+        written: those that the kernel writes and that are looked at afterwards.
+    """
 
-    def pointers(self, *, aligned: bool) -> list[int]:
-        """Addresses in the order of the parameters: as the runtime places them, or the last byte beside a guard."""
-        return [place.at(aligned=aligned).address for place in self.places]
+    pointers: tuple[int, ...]
+    written: tuple[Written, ...]
 
-    def reset(self, *, aligned: bool) -> None:
+    def reset(self) -> None:
         """Write what all that is written starts with."""
-        for _, written in self.written:
-            written.reset(aligned=aligned)
+        for written in self.written:
+            written.buffer.data[:] = written.initial
+
+
+class Shared:
+    """What all candidates of a heat write while they are timed: the outputs, and one arena for their scratch buffers.
+
+    A network's layers write where others have just read and written. Where each of twenty candidates writes memory of
+    its own, each finds that in none of the caches, and those that write much at a time look worse than they are.
+    """
+
+    def __init__(self, case: Case, kernels: Sequence[Kernel]) -> None:
+        """Map nothing yet; `kernels`: all that will be placed."""
+        self._case = case
+        self._outputs: dict[str, Placed] = {}
+        needed = (_laid_out(_scratch(kernel))[1] for kernel in kernels)
+        self._arena_bytes = max((size for size in needed if size <= _MOST_SHARED_BYTES), default=0)
+        self._arenas: dict[int, GuardedBuffer] = {}
 
     @property
-    def written(self) -> list[tuple[Param, Written]]:
-        """Those that the kernel writes."""
-        return [(p, at) for p, at in zip(self.params, self.places, strict=True) if isinstance(at, Written)]
+    def intact(self) -> bool:
+        """Whether nothing was written beside the buffers in which candidates are timed."""
+        outputs = (placed.aligned for placed in self._outputs.values())
+        return all(buffer.intact for buffer in (*outputs, *self._arenas.values()))
+
+    @contextmanager
+    def guarded(self, kernel: Kernel) -> Iterator[Arguments]:
+        """Each parameter's last byte is beside a guard; scratch buffers are its own, until the end of the context.
+
+        Raises ValueError for a parameter of a wrong size, KeyError, MemoryError; see `Case.placed`.
+        """
+        with ExitStack() as stack:
+            scratch = {}
+            for param in _scratch(kernel):
+                scratch[param.name] = GuardedBuffer(param.size_bytes, written=True)
+                stack.callback(scratch[param.name].close)
+            yield self._arguments(kernel, scratch, {}, aligned=False)
+
+    def timed(self, kernel: Kernel) -> Arguments:
+        """Parameters are where the runtime places them; raises what `guarded` does."""
+        params = _scratch(kernel)
+        offsets, size = _laid_out(params)
+        start = self._arena(size).address if params else 0
+        places = {param.name: start + offset for param, offset in zip(params, offsets, strict=True)}
+        return self._arguments(kernel, {}, places, aligned=True)
+
+    def _arguments(
+        self,
+        kernel: Kernel,
+        scratch: Mapping[str, GuardedBuffer],
+        places: Mapping[str, int],
+        *,
+        aligned: bool,
+    ) -> Arguments:
+        pointers, written = [], []
+        for param in kernel.params:
+            if param.role in ("input", "constant"):
+                pointers.append(self._case.placed(param).at(aligned=aligned).address)
+            elif param.name in places:
+                pointers.append(places[param.name])
+            else:
+                expected = self._case.outputs.get(param.name)
+                buffer = scratch.get(param.name) or self._output(param).at(aligned=aligned)
+                written.append(
+                    Written(param, buffer, _SCRATCH_BYTE if expected is None else expected.initial)
+                )
+                pointers.append(buffer.address)
+        return Arguments(tuple(pointers), tuple(written))
+
+    def _arena(self, size_bytes: int) -> GuardedBuffer:
+        size_bytes = max(size_bytes, self._arena_bytes)
+        if size_bytes not in self._arenas:
+            self._arenas[size_bytes] = GuardedBuffer(size_bytes, written=True)
+            self._arenas[size_bytes].align()
+        return self._arenas[size_bytes]
+
+    def _output(self, param: Param) -> Placed:
+        if param.name not in self._outputs:
+            tight, aligned = (GuardedBuffer(param.size_bytes, written=True) for _ in range(2))
+            aligned.align()
+            self._outputs[param.name] = Placed(tight, aligned)
+        placed = self._outputs[param.name]
+        if self._case.outputs[param.name].initial.size != param.size_bytes:
+            size = self._case.outputs[param.name].initial.size
+            msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {size}"
+            raise ValueError(msg)
+        return placed
+
+    def close(self) -> None:
+        """Unmap it."""
+        for placed in self._outputs.values():
+            placed.close()
+        for arena in self._arenas.values():
+            arena.close()
 
 
-def place(kernel: Kernel, case: Case, shared: Shared) -> Arguments:
-    """Memory for a kernel. Raises what `Case.placed` and `Shared.written` do."""
-    places = tuple(
-        case.placed(param) if param.role in ("input", "constant") else shared.written(param)
-        for param in kernel.params
-    )
-    return Arguments(tuple(kernel.params), places)
+def _scratch(kernel: Kernel) -> list[Param]:
+    return [param for param in kernel.params if param.role == "scratch"]
 
 
-def check(arguments: Arguments, case: Case, error_budget: float, *, aligned: bool) -> float | MeasureFailed:
-    """After a run there: the largest error of any output relative to its scale, or what is wrong."""
+def _laid_out(params: Sequence[Param]) -> tuple[list[int], int]:
+    """Offsets of buffers one after the other, large ones at the same place of a page, and the bytes of all."""
+    offsets, end = [], 0
+    for param in params:
+        unit = PAGE_BYTES if param.size_bytes >= STAGGERED_BYTES else ALIGNMENT
+        offsets.append(-(-end // unit) * unit)
+        end = offsets[-1] + param.size_bytes
+    return offsets, end
+
+
+def check(arguments: Arguments, case: Case, error_budget: float) -> float | MeasureFailed:
+    """After a run: the largest error of any output relative to its scale, or what is wrong."""
     largest = 0.0
-    for param, written in arguments.written:
-        buffer = written.at(aligned=aligned)
+    for written in arguments.written:
+        param, buffer = written.param, written.buffer
         if not buffer.intact:
             return MeasureFailed(FailureKind.MEMORY_FAULT, f"wrote outside the buffer of {param.name}")
         if param.role == "output" and param.name in case.outputs:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.search.curves_plot import curves_svg
-from benchmarks.search.fit import fitted, measured, rates_text
+from benchmarks.search.fit import measured, rates_text
 from benchmarks.search.lab import (
     LEAST_ROWS,
     Findings,
@@ -64,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case "train":
             _train(options)
         case "fit":
-            tasks = [measured(pool) for pool in _usable_pools(options.pools)]
-            print(rates_text(tasks, fitted(tasks)))
+            print(rates_text([measured(pool) for pool in _usable_pools(options.pools)]))
         case _:
             _report(options)
 

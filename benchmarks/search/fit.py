@@ -15,14 +15,14 @@ from scipy.optimize import minimize
 from benchmarks.search.pools import Pool
 from benchmarks.search.replay import candidates
 from tuner.cost_model.cost import (
-    RATES,
+    Cycles,
     ProductWork,
     Rates,
     other_cycles,
     product_cycles,
     product_work,
+    rates_for,
     rates_of,
-    total_cycles,
     values_of,
 )
 from tuner.cost_model.heavy import HeavyNests
@@ -49,13 +49,11 @@ class Measured:
 
     def cycles(self, rates: Rates) -> Array:
         """Predicted, of each candidate."""
-        compute, memory = np.zeros((2, len(self.seconds)))
+        cycles = Cycles.none(len(self.seconds))
         for places, work in self.products:
-            arithmetic, moved = product_cycles(work, rates)
-            compute[places] += arithmetic
-            memory[places] += moved
-        compute += self.others * other_cycles(1, self.task.target, rates)
-        return total_cycles(compute, memory, rates)
+            cycles.add(places, product_cycles(work, rates))
+        cycles.add(list(range(len(self.seconds))), other_cycles(self.others, self.task.target, rates))
+        return cycles.total(rates)
 
 
 def measured(pool: Pool) -> Measured:
@@ -79,7 +77,7 @@ def residual(of: Measured, rates: Rates) -> float:
     return float(np.minimum(apart, _OUTLIER).mean() / max(_LEAST_SPREAD, seen.std()))
 
 
-def fitted(tasks: Sequence[Measured], start: Rates = RATES, evaluations: int = 3000) -> Rates:
+def fitted(tasks: Sequence[Measured], start: Rates, evaluations: int = 3000) -> Rates:
     """The rates of the least mean residual."""
     begin = np.log(values_of(start))
 
@@ -92,10 +90,15 @@ def fitted(tasks: Sequence[Measured], start: Rates = RATES, evaluations: int = 3
     return rates_of(np.exp(minimize(loss, begin, method="Nelder-Mead", options=options).x))
 
 
-def rates_text(tasks: Sequence[Measured], rates: Rates) -> str:
-    """The rates, and what they explain beside those in use."""
-    now, then = (float(np.mean([residual(task, r) for task in tasks])) for r in (rates, RATES))
-    lines = [
-        f"mean residual over the spread of {len(tasks)} Tasks: {now:.3f}; of the rates in use {then:.3f}"
-    ]
-    return "\n".join([*lines, *(f"  {f.name:10s} {getattr(rates, f.name):.4g}" for f in fields(rates))])
+def rates_text(tasks: Sequence[Measured]) -> str:
+    """The rates of each kind of CPU, and what they explain beside those in use."""
+    lines = []
+    for start in dict.fromkeys(rates_for(task.task.target) for task in tasks):
+        own = [task for task in tasks if rates_for(task.task.target) == start]
+        rates = fitted(own, start)
+        now, then = (float(np.mean([residual(task, r) for task in own])) for r in (rates, start))
+        lines.append(
+            f"mean residual over the spread of {len(own)} Tasks: {now:.3f}; of the rates in use {then:.3f}"
+        )
+        lines += [f"  {f.name:10s} {getattr(rates, f.name):.4g}" for f in fields(rates)]
+    return "\n".join(lines)

@@ -13,7 +13,7 @@ from tests.compiler.workloads import gather_rows
 from tests.faults.planted import HALO, SIZE, add_one
 from tuner.measure import FailureKind, MeasureFailed
 from workers.case import Cases, make_case, make_operands, unwritten
-from workers.verify import Shared, check, place
+from workers.verify import Shared, check
 
 
 def test_operands_depend_on_seed_and_workload_only() -> None:
@@ -73,14 +73,13 @@ def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> N
     kernel = build_kernel(workload, default_schedule(workload, native_target(), 1), native_target())
     loaded = LoadedKernel(kernel, 1)
     try:
-        with closing(Shared(case)) as shared:
-            arguments = place(kernel, case, shared)
-            arguments.reset(aligned=False)
-            loaded.run(arguments.pointers(aligned=False))
-            assert check(arguments, case, 1e-5, aligned=False) == 0.0
-            (output,) = (at for param, at in arguments.written if param.role == "output")
-            output.tight.data[7] ^= 2
-            failed = check(arguments, case, 1e-5, aligned=False)
+        with closing(Shared(case, [kernel])) as shared, shared.guarded(kernel) as arguments:
+            arguments.reset()
+            loaded.run(list(arguments.pointers))
+            assert check(arguments, case, 1e-5) == 0.0
+            (output,) = (w for w in arguments.written if w.param.role == "output")
+            output.buffer.data[7] ^= 2
+            failed = check(arguments, case, 1e-5)
             assert isinstance(failed, MeasureFailed)
             assert failed.kind is FailureKind.WRONG_OUTPUT
     finally:

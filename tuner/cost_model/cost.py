@@ -6,14 +6,15 @@
     cycles  = norm(compute, memory)
 
 A norm of several times is near their largest: a core does all of them at once, but not perfectly. The rates are those
-that explain the lab's pools best (`python -m benchmarks.search fit`); what they leave open, trees learn.
+that explain the lab's pools best (`python -m benchmarks.search fit`); what they leave open, trees learn, which see each
+of these times.
 Bytes follow the usual model of caches: what loops touch is fetched once where all of it fits (Ansor's and TVM's
 features count the same bytes; the roofline's ceilings are Williams, Waterman and Patterson's).
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
@@ -27,6 +28,8 @@ _PIPES = 2
 """Multiply-adds of vectors in a cycle, on the machines that the rates were fitted to."""
 _FILLED = 0.75
 """Share of a cache that stays when other things pass."""
+_AROUND_SUM = 6
+"""Instructions for a vector of sums from its beginning to its store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,12 @@ class Rates:
     """Cycles of one thing each.
 
     Attributes:
-        load, lane: a load of a vector, of one lane more.
+        load, single, lane: a load of a vector, of an element that all lanes share, of one lane more.
         latency: one sum after the other.
+        window: instructions that a core looks ahead: over the end of the sums of a tile, where these are few.
         spill: a vector that the registers do not hold, in each step of the reduction.
         conflict: a step, for each time that a set of the first cache is too small.
-        tile: what surrounds a tile.
+        tile: what surrounds a tile; `sums`: what surrounds those that add to the same sums.
         ragged: share, of logarithms, of what loops cover beyond their stage that is not done: the last iterations of
             most loops are shorter.
         store: a vector of sums that is stored.
@@ -49,11 +53,14 @@ class Rates:
     """
 
     load: float = 0.63
+    single: float = 0.63
     lane: float = 0.43
     latency: float = 4.0
+    window: float = 1.0
     spill: float = 0.2
     conflict: float = 1.0
     tile: float = 0.22
+    sums: float = 0.01
     ragged: float = 0.89
     store: float = 0.68
     apart: float = 0.72
@@ -67,6 +74,17 @@ class Rates:
 
 
 RATES = Rates()
+"""Of CPUs that take whole vectors."""
+HALVED = Rates(
+    load=0.96, single=0.12, lane=0.89, latency=3.3, window=270.0, spill=0.031, tile=0.099, sums=1.4, ragged=0.96,
+    store=4.8, apart=0.59, summed=2.6, l1=0.0033, l2=0.018, l3=0.16, other=0.12, blocks=7.6, together=2.7,
+)  # fmt: skip
+"""Of those that halve their longest."""
+
+
+def rates_for(target: Target) -> Rates:
+    """The rates of its kind of CPU."""
+    return HALVED if target.multiply_adds < _PIPES else RATES
 
 
 @dataclass(frozen=True)
@@ -97,6 +115,59 @@ class ProductWork:
     passes: float
 
 
+@dataclass(frozen=True)
+class Cycles:
+    """Where the cycles of candidates go, shape (n,) each, of all their products; some are spent at the same time.
+
+    Attributes:
+        busy: multiply-adds, loads and latency together, and sets that are too small.
+        loads, latency: those alone.
+        spilled: vectors that the registers do not hold.
+        around: what surrounds tiles and sums.
+        stored: storing sums, and lanes apart.
+        l1, l2, l3: bytes that pass each cache.
+        other: other stages.
+    """
+
+    busy: Array
+    loads: Array
+    latency: Array
+    spilled: Array
+    around: Array
+    stored: Array
+    l1: Array
+    l2: Array
+    l3: Array
+    other: Array
+
+    @staticmethod
+    def none(count: int) -> Cycles:
+        """No cycles yet, of so many candidates."""
+        return Cycles(*np.zeros((len(CYCLES), count)))
+
+    def add(self, places: list[int], more: Cycles) -> None:
+        """Count what some of the candidates do besides."""
+        for name in CYCLES:
+            getattr(self, name)[places] += getattr(more, name)
+
+    @property
+    def compute(self) -> Array:
+        """Of arithmetic."""
+        return self.busy + self.spilled + self.around + self.stored + self.other
+
+    @property
+    def memory(self) -> Array:
+        """Of moving bytes."""
+        return self.l1 + self.l2 + self.l3
+
+    def total(self, rates: Rates) -> Array:
+        """Of both, which overlap."""
+        return _norm(rates.together, self.compute, self.memory)
+
+
+CYCLES: tuple[str, ...] = tuple(f.name for f in fields(Cycles))
+
+
 def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor: Stage) -> ProductWork:
     """Of the nests of a stage."""
     outside = np.arange(nests.limits.shape[1]) < tile.start[:, None]
@@ -119,35 +190,44 @@ def _passes(target: Target) -> float:
     return _PIPES / target.multiply_adds
 
 
-def product_cycles(work: ProductWork, rates: Rates = RATES) -> tuple[Array, Array]:
-    """Cycles of arithmetic, and of memory."""
-    tile = work.tile
+def product_cycles(work: ProductWork, rates: Rates) -> Cycles:
+    """Of a product."""
+    tile, whole = work.tile, work.tiles * work.waste**-rates.ragged
     multiply_adds = tile.accumulators * work.steps * work.passes / _PIPES
-    loads = (tile.loads - tile.lanes_loaded) * rates.load * work.passes + tile.lanes_loaded * rates.lane
-    latency = rates.latency * work.steps * work.reduces
+    single = tile.loads - tile.whole - tile.lanes_loaded
+    loads = tile.whole * rates.load * work.passes + single * rates.single + tile.lanes_loaded * rates.lane
+    instructions = (tile.accumulators * work.steps + tile.whole + tile.lanes_loaded) * work.kept
+    ahead = np.maximum(1.0, rates.window / (instructions + _AROUND_SUM * tile.accumulators))
+    latency = rates.latency * work.steps * work.reduces / ahead
     conflicts = np.maximum(0.0, tile.conflict - 1.0) * tile.reduction * rates.conflict
-    busy = _norm(rates.blocks, multiply_adds, loads, latency) + conflicts
-    once = busy + work.spilled * work.steps * rates.spill * work.passes + rates.tile
     lanes_apart = tile.scattered * work.lanes
     stored = tile.accumulators / work.kept * rates.store * (work.passes + lanes_apart * rates.apart)
     summed = tile.accumulators * work.steps * lanes_apart * rates.summed
-    memory = work.bytes @ np.array([rates.l1, rates.l2, rates.l3])
-    return work.tiles * (once + stored + summed) * work.waste**-rates.ragged, memory
+    l1, l2, l3 = work.bytes.T * np.array([rates.l1, rates.l2, rates.l3])[:, None]
+    return Cycles(
+        busy=whole * (_norm(rates.blocks, multiply_adds, loads, latency) + conflicts),
+        loads=whole * loads,
+        latency=whole * latency,
+        spilled=whole * work.spilled * work.steps * rates.spill * work.passes,
+        around=whole * (rates.tile + rates.sums / work.kept),
+        stored=whole * (stored + summed),
+        l1=l1,
+        l2=l2,
+        l3=l3,
+        other=np.zeros(len(whole)),
+    )
+
+
+def other_cycles(operations: Array, target: Target, rates: Rates) -> Cycles:
+    """Of stages that no product is, by their operations."""
+    cycles = Cycles.none(len(operations))
+    cycles.other[:] = operations / target.lanes(4) * rates.other * _passes(target)
+    return cycles
 
 
 def least_cycles(anchor: Stage, target: Target) -> float:
     """Of a Workload's anchor, if every cycle did all the multiply-adds that a core can."""
     return anchor.points / (target.multiply_adds * target.lanes(anchor.dtype.size_bytes))
-
-
-def other_cycles(operations: int, target: Target, rates: Rates = RATES) -> float:
-    """Of stages that no product is."""
-    return operations / target.lanes(4) * rates.other * _passes(target)
-
-
-def total_cycles(compute: Array, memory: Array, rates: Rates = RATES) -> Array:
-    """Of both, which overlap."""
-    return _norm(rates.together, compute, memory)
 
 
 def products(instruction: str) -> float:

@@ -9,7 +9,7 @@ loops at the very inside; levels 1 to LEVELS are the loops around it, inside out
     level<n>_*  trips, which kind of loop, which buffers it moves, bytes that its body touches, against each cache
     parallel_*  iterations per thread and how evenly they are shared
     nest_*      waste of ragged tiles, packing, where the anchor is attached, products per lane and machine instruction
-    cost_*      predicted cycles of all products (tuner/cost_model/cost.py), over the least possible
+    cost_*      predicted cycles of all products (tuner/cost_model/cost.py) and where they go, over the least possible
 
 docs/features.md says what each means. Candidates whose Schedules differ in factors only are computed together.
 """
@@ -26,13 +26,15 @@ from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 from tuner.candidate import Candidate
 from tuner.cost_model.cost import (
+    CYCLES,
+    Cycles,
     caches,
     least_cycles,
     other_cycles,
     product_cycles,
     product_work,
     products,
-    total_cycles,
+    rates_for,
 )
 from tuner.cost_model.heavy import Heavy, HeavyNests
 from tuner.cost_model.nest import Array, Nests
@@ -58,7 +60,7 @@ _LEVEL = (
 )  # fmt: skip
 _PARALLEL = ("extent", "per_thread", "balance")
 _NEST = ("waste", "packed", "attached_at", "region", "loops", "materialised", "products")
-_COST = ("compute", "memory", "all")
+_COST = (*CYCLES, "compute", "memory", "all")
 
 FEATURE_NAMES: tuple[str, ...] = (
     *(f"work_{n}" for n in _WORK),
@@ -84,17 +86,17 @@ class NestFeatures:
     def __call__(self, task: Task, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
         """Shape (n_candidates, len(FEATURE_NAMES)); a row of NaN where the Steps of the anchor are illegal."""
         rows = np.full((len(candidates), len(FEATURE_NAMES)), np.nan)
-        compute, memory = np.zeros((2, len(candidates)))
+        cycles, rates = Cycles.none(len(candidates)), rates_for(task.target)
         for heavy in self._heavy(task, candidates):
             tile = tile_of(heavy.nests, task.target, heavy.stage)
             work = product_work(heavy.nests, tile, task.target, task.threads, heavy.stage)
-            arithmetic, moved = product_cycles(work)
-            compute[heavy.places] += arithmetic
-            memory[heavy.places] += moved
+            cycles.add(heavy.places, product_cycles(work, rates))
             if heavy.is_anchor:
-                compute[heavy.places] += other_cycles(heavy.shared.other_operations, task.target)
+                operations = np.full(len(heavy.places), float(heavy.shared.other_operations))
+                cycles.add(heavy.places, other_cycles(operations, task.target, rates))
                 rows[heavy.places, : -len(_COST)] = _rows(task, heavy, tile)
-        costs = np.column_stack([compute, memory, total_cycles(compute, memory)])
+        each = [getattr(cycles, name) for name in CYCLES]
+        costs = np.column_stack([*each, cycles.compute, cycles.memory, cycles.total(rates)])
         costs = np.log2(costs / least_cycles(task.workload.anchor, task.target) + _LEAST_SHARE)
         rows[:, -len(_COST) :] = np.where(np.isnan(rows[:, :1]), np.nan, costs)
         return rows

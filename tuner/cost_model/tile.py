@@ -27,6 +27,7 @@ class Tile:
         rows, vectors: points across the vector's axis, and whole vectors along it.
         reduction: iterations of the reduction in the body.
         loads: load instructions of the body, those of single lanes included.
+        whole: those of whole vectors; others load an element that all lanes share.
         lanes_loaded: those that load one lane of a vector each, for its elements lie apart.
         largest: load instructions of the operand with the most.
         conflict: lines of one operand that fall into one set of the first cache, over what a set holds.
@@ -39,6 +40,7 @@ class Tile:
     vectors: Array
     reduction: Array
     loads: Array
+    whole: Array
     lanes_loaded: Array
     largest: Array
     conflict: Array
@@ -65,10 +67,11 @@ def tile_of(nests: Nests, target: Target, anchor: Stage) -> Tile:
     lanes = target.lanes(anchor.dtype.size_bytes)
     along = product_of(nests.limits, spatial & nests.along_last()) if loops else np.ones(n)
     reads = [access for access in nests.accesses if access.kind != "output"]
-    loads, apart = np.zeros((max(1, len(reads)), n)), np.zeros(n)
+    loads, apart, together = np.zeros((max(1, len(reads)), n)), np.zeros(n), np.zeros(n)
     conflict = np.zeros(n)
     for place, read in enumerate(reads):
-        loads[place], by_lane = _loads(nests, read, start, vector, lanes)
+        loads[place], whole, by_lane = _loads(nests, read, start, vector, lanes)
+        together += np.where(whole, loads[place], 0.0)
         apart += np.where(by_lane, loads[place], 0.0)
         conflict = np.maximum(
             conflict, _conflict(nests, read, spatial | (inside & nests.vector & by_lane[:, None]), target)
@@ -84,6 +87,7 @@ def tile_of(nests: Nests, target: Target, anchor: Stage) -> Tile:
         vectors=along * np.ceil(vector / lanes),
         reduction=product_of(nests.limits, inside & nests.reduces),
         loads=loads.sum(axis=0),
+        whole=together,
         lanes_loaded=apart,
         largest=loads.max(axis=0),
         conflict=conflict,
@@ -109,14 +113,16 @@ def _start(nests: Nests) -> Places:
     return np.where(ends.any(axis=1), after_last, 0)
 
 
-def _loads(nests: Nests, read: Access, start: Places, vector: Array, lanes: int) -> tuple[Array, Flags]:
-    """Load instructions of one tile, and whether each is of one lane; whole vectors where lanes lie side by side."""
+def _loads(
+    nests: Nests, read: Access, start: Places, vector: Array, lanes: int
+) -> tuple[Array, Flags, Flags]:
+    """Load instructions of one tile, and whether each is of a whole vector, as lanes lie side by side, or of a lane."""
     elements = at(nests.elements(read), start)
     if not nests.limits.shape[1]:
-        return elements, np.zeros(len(elements), dtype=np.bool_)
+        return elements, *np.zeros((2, len(elements)), dtype=np.bool_)
     step = nests.strides(read)[:, -1]
     whole = (vector > 1) & (step == 1.0)
-    return np.where(whole, np.ceil(elements / lanes), elements), (vector > 1) & (step > 1.0)
+    return np.where(whole, np.ceil(elements / lanes), elements), whole, (vector > 1) & (step > 1.0)
 
 
 def _conflict(nests: Nests, read: Access, loops: Flags, target: Target) -> Array:
