@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Set
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -40,9 +39,10 @@ def split(cores: list[frozenset[int]], threads: int) -> Cores | None:
     return Cores(frozenset(min(core) for core in timing), frozenset[int]().union(*building))
 
 
-def stay_on(cores: Set[int] | None) -> partial[None] | None:
-    """For a thread to begin with: it, and the processes that it starts, stay on these cores; None: on any."""
-    return None if cores is None else partial(os.sched_setaffinity, 0, cores)
+def stay_on(cores: Set[int] | None) -> None:
+    """Keep this thread, and the processes that it starts from now on, on these cores; None: where they are."""
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
 
 
 def _whole_cores(usable: Set[int]) -> list[frozenset[int]]:

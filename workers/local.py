@@ -37,38 +37,47 @@ SETUP_TIMEOUT_S = 300.0
 
 
 class LocalBuilder:
-    """A Builder with `processes` children, each building one candidate at a time."""
+    """A Builder with some children, each building one candidate at a time.
+
+    Those of its guests' cores stop while something is timed there (`pause`); the others never do.
+    """
 
     def __init__(
-        self, processes: int = 2, options: MeasureOptions | None = None, cores: Set[int] | None = None
+        self,
+        processes: int = 2,
+        options: MeasureOptions | None = None,
+        cores: Set[int] | None = None,
+        guests: int = 0,
+        guests_cores: Set[int] | None = None,
     ) -> None:
-        """Children start with the first candidates and stay until `close`; `cores`: that they run on, None for any."""
+        """Children start with the first candidates and stay until `close`.
+
+        processes: children that are never stopped, on `cores`; None for any.
+        guests: further children, on `guests_cores`; None for any.
+        """
         self._options = options or MeasureOptions()
         # The threads live as long as the children that they start: the kernel ties one to the other.
-        self._threads = ThreadPoolExecutor(processes, "luthier-build", stay_on(cores))
-        self._slots: queue.SimpleQueue[_BuildSlot] = queue.SimpleQueue()
-        self._all = [_BuildSlot(self._options) for _ in range(processes)]
-        for slot in self._all:
-            self._slots.put(slot)
-        self._going = threading.Event()
-        self._going.set()
+        self._threads = ThreadPoolExecutor(processes + guests, thread_name_prefix="luthier-build")
+        own = [_BuildSlot(self._options, cores) for _ in range(processes)]
+        self._guests = [_BuildSlot(self._options, guests_cores) for _ in range(guests)]
+        self._all = [*own, *self._guests]
+        self._free: queue.PriorityQueue[int] = queue.PriorityQueue()  # who is never stopped comes first
+        for number in range(len(self._all)):
+            self._free.put(number)
 
     def build(self, inputs: Sequence[MeasureInput]) -> list[Built | MeasureFailed]:
         """Build all; a crash or a timeout of one is its BUILD failure. Raises MeasureError if no child starts."""
         return list(self._threads.map(self._build_one, inputs))
 
     def pause(self) -> None:
-        """Stop what is being built where it is, and begin nothing, until `resume`: its cores are needed."""
-        self._going.clear()
-        for slot in self._all:
+        """Stop what guests build where it is, and let them begin nothing, until `resume`: their cores are needed."""
+        for slot in self._guests:
             slot.pause()
 
     def resume(self) -> None:
         """Go on."""
-        if not self._going.is_set():
-            for slot in self._all:
-                slot.resume()
-            self._going.set()
+        for slot in self._guests:
+            slot.resume()
 
     def close(self) -> None:
         """Stop the children."""
@@ -78,22 +87,24 @@ class LocalBuilder:
             slot.close()
 
     def _build_one(self, given: MeasureInput) -> Built | MeasureFailed:
-        self._going.wait()
-        slot = self._slots.get_nowait()  # As many slots as threads: one is always free.
+        number = self._free.get_nowait()  # As many slots as threads: one is always free.
         try:
-            return slot.build(given)
+            return self._all[number].build(given)
         finally:
-            self._slots.put(slot)
+            self._free.put(number)
 
 
 class _BuildSlot:
     """At most one build child; replaced after a failure of the process."""
 
-    def __init__(self, options: MeasureOptions) -> None:
-        self._options = options
+    def __init__(self, options: MeasureOptions, cores: Set[int] | None) -> None:
+        self._options, self._cores = options, cores
         self._child: Child | None = None
+        self._going = threading.Event()
+        self._going.set()
 
     def build(self, given: MeasureInput) -> Built | MeasureFailed:
+        self._going.wait()
         child, fresh = self._take()
         header = {
             "workload": workload_json(given.task.workload),
@@ -115,14 +126,17 @@ class _BuildSlot:
         return Built(kernel, float(answer.header["build_s"]))
 
     def pause(self) -> None:
-        """Stop the child, from any thread."""
+        """Stop the child, from any thread, and begin nothing."""
+        self._going.clear()
         if (child := self._child) is not None:
             child.pause()
 
     def resume(self) -> None:
         """Let it go on."""
-        if (child := self._child) is not None:
-            child.resume()
+        if not self._going.is_set():
+            if (child := self._child) is not None:
+                child.resume()
+            self._going.set()
 
     def close(self) -> None:
         if self._child is not None:
@@ -133,6 +147,7 @@ class _BuildSlot:
         if self._child is not None and self._child.alive:
             return self._child, False
         self.close()
+        stay_on(self._cores)
         self._child = started(Child("build", self._options.memory_bytes))
         return self._child, True
 
@@ -150,13 +165,13 @@ class LocalRunner:
         """Start nothing yet.
 
         device: names this machine in every Trial.
-        paused: who builds on the cores that it times on, but not while it does.
+        paused: whose guests build on the cores that it times on, but not while it does.
         cores: that it times on; None for any.
         """
         self._device, self._paused = device, paused
         self._options = options or MeasureOptions()
         # The thread lives as long as the child that it starts: the kernel ties one to the other.
-        self._thread = ThreadPoolExecutor(1, "luthier-measure", stay_on(cores))
+        self._thread = ThreadPoolExecutor(1, "luthier-measure", lambda: stay_on(cores))
         self._child: Child | None = None
         self._threads = 0  # that the child was allowed; 0: it has met no batch yet
         self._best_s: dict[RecordKey, float] = {}

@@ -20,13 +20,16 @@ def local_workers(
 ) -> Iterator[tuple[LocalBuilder, LocalRunner]]:
     """A Builder and a Runner for Tasks of so many threads, until the end of the context.
 
-    They have cores of their own, so that one batch can be built while another is measured. Where there are none, what
-    is being built stops while something is timed.
+    One batch is built while another is measured, on the cores that are left, and on the others too while nothing is
+    timed there.
     """
     apart = cores_apart(threads)
-    building, timing = (None, None) if apart is None else (apart.building, apart.timing)
-    processes = min(MOST_BUILDERS, usable_cores() if building is None else len(building))
-    with closing(LocalBuilder(processes, options, building)) as builder:
-        paused = builder if apart is None else None
-        with closing(LocalRunner(device, options, paused, timing)) as runner:
-            yield builder, runner
+    if apart is None:
+        builder = LocalBuilder(0, options, guests=min(MOST_BUILDERS, usable_cores()))
+        timing = None
+    else:
+        own, timing = min(MOST_BUILDERS, len(apart.building)), apart.timing
+        guests = min(MOST_BUILDERS - own, len(timing))
+        builder = LocalBuilder(own, options, apart.building, guests, timing)
+    with closing(builder), closing(LocalRunner(device, options, builder, timing)) as runner:
+        yield builder, runner

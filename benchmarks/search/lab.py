@@ -238,7 +238,7 @@ def _about(pools: Sequence[Pool]) -> list[str]:
     settled = [row.ratios for pool in pools for row in pool.rows if len(row.ratios) > 1]
     if settled:
         lines.append(f"{len(settled)} rows compared more than once" + _spread_text(settled))
-    if open_fronts := sum(bool(unsettled(pool.rows, pool_space(pool).default)) for pool in pools):
+    if open_fronts := sum(bool(unsettled(pool.rows, pool.beside)) for pool in pools):
         lines.append(f"the best of {open_fronts} pools may have been lucky: run settle")
     for pool in pools:
         uniform = relative_throughput([row.seconds for row in pool.rows])[[not r.searched for r in pool.rows]]

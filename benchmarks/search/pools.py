@@ -1,9 +1,10 @@
 """Pools: candidates of one Task with their times. JSON lines, so that a pool can grow and a run can stop at any moment.
 
-line 1   {"network", "rules", "epoch", "size", "task"}: size of the space whose places the others name
+line 1   {"network", "rules", "epoch", "size", "beside", "task"}: the size of the space whose places the others name,
+         and the place of the default of then
 others   [place, least_s, error] of a sample of the uniform sampler, [place, kind of failure] of one that failed;
          one more element, 1, where a search among the best had asked for it; a place that comes again was timed again
-         {"ratios": [[place, ratio], ...]} of candidates timed in turns with the default: times over the default's
+         {"ratios": [[place, ratio], ...]} of candidates timed in turns with that default: times over its own
 
 A place is the assignment as a number: its choices are the digits, the last knob's the lowest.
 """
@@ -80,13 +81,17 @@ def settled(times: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Pool:
-    """All that is known of one Task; rows in the order in which they were measured, from so many lines of its file."""
+    """All that is known of one Task; rows in the order in which they were measured, from so many lines of its file.
+
+    `beside`: see PoolFile.
+    """
 
     network: str
     task: Task
     rows: tuple[Row, ...]
     epoch: int = CODEGEN_EPOCH
     lines: int = 0
+    beside: Assignment | None = None
 
     @property
     def key(self) -> str:
@@ -162,7 +167,11 @@ def assignment_at(space: SearchSpace, place: int) -> Assignment:
 
 
 class PoolFile:
-    """A pool on disk that can grow. What was measured with another code generator is refused, never mixed."""
+    """A pool on disk that can grow. What was measured with another code generator is refused, never mixed.
+
+    Attributes:
+        beside: with which its candidates are timed: the default of when it began, which the rules may have changed.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read what was recorded."""
@@ -175,8 +184,9 @@ class PoolFile:
             raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
         self.space = _space(path, header, self.task)
+        self.beside = assignment_at(self.space, header["beside"])
         self._lines = rows
-        self.rows = _merged(self.space, rows)
+        self.rows = _merged(self.space, rows, self.beside)
 
     @staticmethod
     def create(folder: Path, network: str, task: Task) -> None:
@@ -184,9 +194,10 @@ class PoolFile:
         path = folder / f"{network}-{task.workload.digest[:8]}-{task.target.digest[:4]}-{task.threads}.jsonl"
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            size = build_space(task.workload, task.target, task.threads).size
-            versions = {"rules": VERSION, "epoch": CODEGEN_EPOCH, "size": size}
-            header = {"network": network, **versions, "task": task_json(task)}
+            space = build_space(task.workload, task.target, task.threads)
+            versions = {"rules": VERSION, "epoch": CODEGEN_EPOCH, "size": space.size}
+            beside = place_of(space, space.default)
+            header = {"network": network, **versions, "beside": beside, "task": task_json(task)}
             path.write_text(json.dumps(header, separators=(",", ":")) + "\n")
 
     def append(self, measured: Sequence[tuple[Assignment, MeasureResult]], *, searched: bool) -> None:
@@ -201,7 +212,7 @@ class PoolFile:
         with self.path.open("a") as file:
             file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
         self._lines.extend(lines)
-        self.rows = _merged(self.space, self._lines)
+        self.rows = _merged(self.space, self._lines, self.beside)
 
 
 def load_pools(folder: Path, lines: Mapping[str, int] | None = None) -> list[Pool]:
@@ -214,10 +225,11 @@ def load_pools(folder: Path, lines: Mapping[str, int] | None = None) -> list[Poo
         header, rows = _read(path)
         task = task_from_json(header["task"])
         space = _space(path, header, task)
-        pool = Pool(str(header["network"]), task, (), int(header["epoch"]))
+        beside = assignment_at(space, header["beside"])
+        pool = Pool(str(header["network"]), task, (), int(header["epoch"]), beside=beside)
         if lines is None or pool.key in lines:
             rows = rows if lines is None else rows[: lines[pool.key]]
-            pools.append(replace(pool, rows=tuple(_merged(space, rows)), lines=len(rows)))
+            pools.append(replace(pool, rows=tuple(_merged(space, rows, beside)), lines=len(rows)))
     return pools
 
 
@@ -250,7 +262,7 @@ def _row(space: SearchSpace, row: list[Any]) -> Row:
     return Row(assignment, float(row[1]), error=float(row[2]), searched=len(row) > 3)
 
 
-def _merged(space: SearchSpace, lines: Iterable[Any]) -> list[Row]:
+def _merged(space: SearchSpace, lines: Iterable[Any], beside: Assignment) -> list[Row]:
     """One row per candidate, in the order of their first visits."""
     found: dict[Assignment, Row] = {}
     ratios: dict[Assignment, list[float]] = defaultdict(list)
@@ -262,7 +274,7 @@ def _merged(space: SearchSpace, lines: Iterable[Any]) -> list[Row]:
         row = _row(space, line)
         known = found.get(row.assignment)
         found[row.assignment] = row if known is None else known.again(row)
-    default = found.get(space.default)
+    default = found.get(beside)
     return [_compared(row, ratios.get(row.assignment, ()), default) for row in found.values()]
 
 

@@ -39,7 +39,7 @@ PARENTS = 8
 """So many of the best have mutants."""
 MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
-OPTIONS = MeasureOptions(samples=24, sample_ms=0.4, stop_early=False)
+OPTIONS = MeasureOptions(samples=16, sample_ms=0.4, stop_early=False)
 """Many short samples: what disturbs a core lasts for milliseconds, and longer than a round of short ones."""
 LEAST_SPACE = 16
 """Smaller spaces leave nothing to choose."""
@@ -149,9 +149,9 @@ class _Recording:
 
     def __init__(self, file: PoolFile, visits: int, live: int) -> None:
         self.file, self._visits, self._live = file, visits, live
-        self._default = file.space.default
+        self._default = file.beside
         self._known = {row.assignment for row in file.rows} | {self._default}
-        self._starts = [a for a in file.space.starts if a not in self._known]
+        self._starts = [a for a in (file.space.default, *file.space.starts) if a not in self._known]
         self._samples = samples(file.space)
         self._rng = random.Random(len(file.rows))
         self._variation = Variation(file.space)
@@ -174,7 +174,7 @@ class _Recording:
         return not self._again
 
     def _is_full(self, count: int) -> bool:
-        return self._ended or self._new >= count + self._live
+        return not self._starts and (self._ended or self._new >= count + self._live)
 
     def launch(self, count: int, bench: Workbench) -> _Flight:
         """Send candidates on their way, the default first: new ones, or those of a round of visits."""
@@ -190,13 +190,13 @@ class _Recording:
 
     def _chosen(self, count: int) -> tuple[list[Assignment], bool]:
         """New assignments, and whether a search has asked for them; the pool has ended where there are none."""
+        if self._starts:
+            chosen, self._starts = self._starts[:BATCH], self._starts[BATCH:]
+            return chosen, True
         if not self._sampled and self._new < count:
             left = min(BATCH, count - self._new)
-            due = bool(self._starts) or self._searched * SEARCHED < self._new
-            mutants = (
-                list(itertools.islice(itertools.chain(self._starts, self._mutants()), left)) if due else []
-            )
-            self._starts = []
+            due = self._searched * SEARCHED < self._new
+            mutants = list(itertools.islice(self._mutants(), left)) if due else []
             if chosen := mutants or list(itertools.islice(self._new_samples(), left)):
                 return chosen, bool(mutants)
             self._sampled = True

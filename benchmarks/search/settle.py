@@ -41,12 +41,14 @@ def settle(
     end = time.monotonic() + seconds
     for file in files:
         others = (proposed or {}).get(key_of(file.task), frozenset())
-        while time.monotonic() < end and (open_ones := unsettled(file.rows, file.space.default, others)):
+        while time.monotonic() < end and (open_ones := unsettled(file.rows, file.beside, others)):
             _compare(file, open_ones, bench)
     return Counter({file.path.name: sum(len(row.ratios) > 1 for row in file.rows) for file in files})
 
 
-def unsettled(rows: Sequence[Row], default: Assignment, proposed: Set[Assignment] = frozenset()) -> list[Row]:
+def unsettled(
+    rows: Sequence[Row], default: Assignment | None, proposed: Set[Assignment] = frozenset()
+) -> list[Row]:
     """Those of a pool's front, and of what is proposed, that have not been compared often enough."""
     timed = [row for row in rows if row.seconds is not None]
     if all(row.assignment != default for row in timed):
@@ -61,7 +63,7 @@ def unsettled(rows: Sequence[Row], default: Assignment, proposed: Set[Assignment
 
 def _compare(file: PoolFile, rows: Sequence[Row], bench: Workbench) -> None:
     """Append the ratios of one comparison, and who failed in it."""
-    chosen = [file.space.default, *(row.assignment for row in rows)]
+    chosen = [file.beside, *(row.assignment for row in rows)]
     candidates = [Candidate(file.space.schedule(a), a) for a in chosen]
     default, *others = bench.compare(file.task, candidates).results()
     if not isinstance(default, Measured):

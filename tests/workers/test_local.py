@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -221,7 +223,7 @@ def states(pids: set[int]) -> set[str]:
 
 def test_a_pause_stops_building_and_its_limits() -> None:
     before, task = children(), matrix_product()
-    with closing(LocalBuilder(2, replace(OPTIONS, build_timeout_s=1.0))) as builder:
+    with closing(LocalBuilder(0, replace(OPTIONS, build_timeout_s=1.0), guests=2)) as builder:
         assert all(isinstance(b, Built) for b in builder.build([default_candidate(task)] * 2))
         with ThreadPoolExecutor(1) as thread:
             builder.pause()
@@ -242,25 +244,43 @@ def test_a_pause_stops_building_and_its_limits() -> None:
 
 
 def test_what_is_built_and_what_is_timed_have_cores_of_their_own() -> None:
+    """And what is built where something is timed is stopped meanwhile."""
     apart = cores_apart(1)
     if apart is None:
         pytest.skip("this machine has one core")
     task = matrix_product()
     with local_workers(1, options=OPTIONS) as (builder, runner):
         before = children()
-        built = [b for b in builder.build([default_candidate(task)]) if isinstance(b, Built)]
-        (building,) = children() - before
-        assert os.sched_getaffinity(building) == apart.building
+        own = len(apart.building)
+        built = [b for b in builder.build([default_candidate(task)] * (own + 1)) if isinstance(b, Built)]
+        building = [frozenset(os.sched_getaffinity(pid)) for pid in children() - before]
+        assert Counter(building) == {apart.building: own, apart.timing: 1}
+        known = children()
         assert isinstance(runner.run(task, built)[0], Measured)
-        (timing,) = children() - before - {building}
+        (timing,) = children() - known
         assert os.sched_getaffinity(timing) == apart.timing
+
+
+def test_only_guests_stop() -> None:
+    task = matrix_product()
+    with closing(LocalBuilder(1, OPTIONS, guests=1)) as builder:
+        assert all(isinstance(b, Built) for b in builder.build([default_candidate(task)] * 2))
+        builder.pause()
+        assert isinstance(builder.build([default_candidate(task)])[0], Built)
+        waiting = threading.Thread(target=builder.build, args=([default_candidate(task)] * 2,))
+        waiting.start()
+        waiting.join(0.5)
+        assert waiting.is_alive()
+        builder.resume()
+        waiting.join(30.0)
+        assert not waiting.is_alive()
 
 
 class PausedBuilder(LocalBuilder):
     """Remembers what it was asked for."""
 
     def __init__(self) -> None:
-        super().__init__(1, OPTIONS)
+        super().__init__(0, OPTIONS, guests=1)
         self.asked: list[str] = []
 
     def pause(self) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from compiler.space.rules import build_space
@@ -10,7 +11,15 @@ from compiler.target import PRESETS
 from tests.compiler.attention import attention
 from tests.tuner import toy
 from tuner.candidate import Candidate
-from tuner.cost_model.cost import RATES, product_cycles, product_work, rates_of, values_of
+from tuner.cost_model.cost import (
+    RATES,
+    Cycles,
+    other_cycles,
+    product_cycles,
+    product_work,
+    rates_of,
+    values_of,
+)
 from tuner.cost_model.features import FEATURE_NAMES, NestFeatures
 from tuner.cost_model.heavy import HeavyNests
 from tuner.cost_model.tile import Tile, tile_of
@@ -82,7 +91,38 @@ def test_a_cpu_that_halves_its_vectors_takes_longer_for_them() -> None:
     assert second == pytest.approx(first, abs=0.2)
     heavy = HeavyNests()(TASK, [candidate(TASK, rows=6, vectors=2)])[0]
     work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
-    assert product_cycles(replace(work, passes=2.0))[0][0] > 1.5 * product_cycles(work)[0][0]
+    assert (
+        product_cycles(replace(work, passes=2.0), RATES).busy[0] > 1.5 * product_cycles(work, RATES).busy[0]
+    )
+
+
+def test_what_all_lanes_share_is_dearer_to_load_where_its_rate_says_so() -> None:
+    heavy = HeavyNests()(TASK, [candidate(TASK, rows=6, vectors=2)])[0]
+    work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
+    per_step = work.tile.loads / work.tile.reduction
+    assert (per_step[0], (work.tile.whole / work.tile.reduction)[0]) == (8, 2)  # six rows, two vectors
+    dear = product_cycles(work, replace(RATES, single=2 * RATES.single)).loads[0]
+    assert dear == pytest.approx(product_cycles(work, RATES).loads[0] * (6 * 2 + 2) / 8)
+
+
+def test_a_core_begins_the_next_sums_where_those_of_a_tile_are_few() -> None:
+    heavy = HeavyNests()(TASK, [candidate(TASK, rows=1, vectors=1)])[0]
+    work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
+    short = replace(work, kept=np.ones(1), steps=np.ones(1))
+    ahead = replace(RATES, window=300.0)
+    assert product_cycles(short, ahead).latency[0] < 0.1 * product_cycles(short, RATES).latency[0]
+    whole = product_cycles(work, RATES).latency[0]
+    assert 0.3 * whole < product_cycles(work, ahead).latency[0] < whole
+
+
+def test_cycles_of_several_products_add_up() -> None:
+    cycles = Cycles.none(3)
+    more = replace(Cycles.none(2), busy=np.array([1.0, 2.0]), l3=np.array([4.0, 8.0]))
+    cycles.add([2, 0], more)
+    cycles.add([0, 1, 2], other_cycles(np.full(3, 160.0), TARGET, RATES))
+    assert cycles.busy.tolist() == [2.0, 0.0, 1.0]
+    assert cycles.memory.tolist() == [8.0, 0.0, 4.0]
+    assert cycles.compute == pytest.approx(cycles.busy + 160 / 8 * RATES.other)
 
 
 def test_rates_are_an_array_and_back() -> None:
@@ -90,4 +130,4 @@ def test_rates_are_an_array_and_back() -> None:
     assert rates_of(values_of(other)) == other
     heavy = HeavyNests()(TASK, [candidate(TASK, rows=6, vectors=2)])[0]
     work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
-    assert product_cycles(work, other)[0][0] > product_cycles(work)[0][0]
+    assert product_cycles(work, other).loads[0] > product_cycles(work, RATES).loads[0]
