@@ -112,12 +112,12 @@ def in_trials(tasks: Sequence[Task], chosen: Candidates) -> dict[str, Array]:
     with local_workers(1) as (builder, runner):
         for task in tasks:
             inputs = [MeasureInput(task, candidate) for candidate in chosen[task.workload.digest]]
-            built = [b for b in builder.build(inputs) if isinstance(b, Built)]
-            times = [
-                [r.median_s if isinstance(r, Measured) else np.nan for r in runner.run(task, built)]
-                for _ in range(_REPEATS)
-            ]
-            found[task.workload.digest] = np.median(np.array(times), axis=0)
+            built = {n: b for n, b in enumerate(builder.build(inputs)) if isinstance(b, Built)}
+            times = np.full((_REPEATS, len(inputs)), np.nan)
+            for repeat in range(_REPEATS):
+                for number, result in zip(built, runner.run(task, list(built.values())), strict=True):
+                    times[repeat, number] = result.median_s if isinstance(result, Measured) else np.nan
+            found[task.workload.digest] = np.median(times, axis=0)
     return found
 
 

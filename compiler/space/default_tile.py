@@ -210,9 +210,14 @@ def _stores_far(tile: RegisterTile) -> bool:
 
 
 def _few_read_far(tile: RegisterTile, rows: int) -> bool:
-    """Whether constants come from beyond the second cache for few rows: best once, for all of them."""
+    """Whether constants come from beyond the second cache for few rows: best once, for all of them.
+
+    Other places must have constants of their own.
+    """
     size_bytes = sum(tile.workload.buffers[name].size_bytes for name in tile.packs)
-    return not tile.axes.others and rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2
+    read = [load for load in loads(tile.anchor.body) if load.buffer in tile.packs]
+    own = all({a.name for a in tile.axes.others} <= {n for i in load.indices for n in i.names()} for load in read)
+    return own and rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2
 
 
 def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:

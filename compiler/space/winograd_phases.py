@@ -34,8 +34,10 @@ ROOM = 16
 """Channels from which the products outweigh the transforms."""
 _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
-ROUNDING = 2 * 2.0**-24
-"""Twice what float32 rounds by: errors add up like a random walk, and the largest of all outputs counts."""
+ROUNDING = 1.25 * 2.0**-24
+"""More than float32 rounds by: errors add up like a random walk, and the largest of all outputs counts."""
+TRANSFORMS = 32
+"""Channels whose products round by as much as the transforms do."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
@@ -118,7 +120,7 @@ class WinogradPhases:
     @property
     def error(self) -> float:
         """Rounding error relative to the largest output, which random data hardly ever exceed."""
-        return ROUNDING * growth(self._m, TAPS) ** 2 * sqrt(self._found.channel.size)
+        return ROUNDING * growth(self._m, TAPS) ** 2 * sqrt(self._found.channel.size + TRANSFORMS)
 
     @property
     def has_room(self) -> bool:
