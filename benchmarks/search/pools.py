@@ -32,6 +32,9 @@ from workers.wire import task_from_json, task_json
 
 SHAPES = "shapes"
 """The network of the layers of `benchmarks.search.shapes`: its pools teach, and are never judged."""
+SETTLED = 2
+"""Ratios to the default that say more of a candidate than the least of its own samples: one of them alone has the
+default's own noise, which all of its batch share."""
 OFTEN = 8
 """Comparisons whose halves are told apart."""
 
@@ -41,8 +44,8 @@ class Row:
     """A candidate.
 
     Attributes:
-        seconds: the median of its ratios to the default, times what that takes; where it has not been compared with
-            that, what `settled` says of its visits; None where it failed.
+        seconds: the median of its ratios to the default, times what that takes; where it has been compared with that
+            less than SETTLED times, what `settled` says of its visits; None where it failed.
         failure: how it failed.
         error: of the output, relative to the largest.
         searched: whether it was found by a search among the best, and not sampled uniformly.
@@ -279,8 +282,8 @@ def _merged(space: SearchSpace, lines: Iterable[Any], beside: Assignment) -> lis
 
 
 def _compared(row: Row, ratios: Sequence[float], default: Row | None) -> Row:
-    if not ratios or row.seconds is None or default is None or default.seconds is None:
-        return row
+    if len(ratios) < SETTLED or row.seconds is None or default is None or default.seconds is None:
+        return replace(row, ratios=tuple(ratios)) if ratios else row
     return replace(row, seconds=default.seconds * median(ratios), ratios=tuple(ratios))
 
 
