@@ -12,14 +12,17 @@ A place is the assignment as a number: its choices are the digits, the last knob
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
+
+import numpy as np
 
 from compiler.errors import InputError
 from compiler.space.rules import VERSION, build_space
@@ -33,8 +36,10 @@ from workers.wire import task_from_json, task_json
 SHAPES = "shapes"
 """The network of the layers of `benchmarks.search.shapes`: its pools teach, and are never judged."""
 SETTLED = 2
-"""Ratios to the default that say more of a candidate than the least of its own samples: one of them alone has the
-default's own noise, which all of its batch share."""
+"""So many ratios to the default say more of a candidate than its own samples."""
+RATIO_SHARE, SHARE_DEVIATION = 0.25, 0.25
+"""Share, of logarithms, of a single ratio beside the least of a candidate's own samples, and how far from it what a
+pool itself says may be: see `_ratio_share`."""
 OFTEN = 8
 """Comparisons whose halves are told apart."""
 
@@ -45,7 +50,8 @@ class Row:
 
     Attributes:
         seconds: the median of its ratios to the default, times what that takes; where it has been compared with that
-            less than SETTLED times, what `settled` says of its visits; None where it failed.
+            less than SETTLED times, some of that (`_ratio_share`) and some of what `settled` says of its visits; None
+            where it failed.
         failure: how it failed.
         error: of the output, relative to the largest.
         searched: whether it was found by a search among the best, and not sampled uniformly.
@@ -269,22 +275,68 @@ def _merged(space: SearchSpace, lines: Iterable[Any], beside: Assignment) -> lis
     """One row per candidate, in the order of their first visits."""
     found: dict[Assignment, Row] = {}
     ratios: dict[Assignment, list[float]] = defaultdict(list)
+    batches: list[tuple[float, float]] = []
+    batch: dict[Assignment, float] = {}
     for line in lines:
         if isinstance(line, dict):
-            for place, ratio in line["ratios"]:
-                ratios[assignment_at(space, int(place))].append(float(ratio))
+            said = [(assignment_at(space, int(place)), float(ratio)) for place, ratio in line["ratios"]]
+            for assignment, ratio in said:
+                ratios[assignment].append(ratio)
+            if batch and (logs := [(math.log(batch[a]), math.log(r)) for a, r in said if a in batch]):
+                batches.append((median(own - r for own, r in logs), mean(own for own, _ in logs)))
+            batch = {}
             continue
         row = _row(space, line)
         known = found.get(row.assignment)
         found[row.assignment] = row if known is None else known.again(row)
-    default = found.get(beside)
-    return [_compared(row, ratios.get(row.assignment, ()), default) for row in found.values()]
+        if row.seconds is not None and not row.searched:
+            batch[row.assignment] = row.seconds
+    beside_s, share = _beside_s(found, ratios), _ratio_share(batches)
+    if beside_s is not None and beside in found and found[beside].seconds is not None:
+        found[beside] = replace(found[beside], seconds=beside_s)
+    return [_compared(row, ratios.get(row.assignment, ()), beside_s, share) for row in found.values()]
 
 
-def _compared(row: Row, ratios: Sequence[float], default: Row | None) -> Row:
-    if len(ratios) < SETTLED or row.seconds is None or default is None or default.seconds is None:
-        return replace(row, ratios=tuple(ratios)) if ratios else row
-    return replace(row, seconds=default.seconds * median(ratios), ratios=tuple(ratios))
+def _ratio_share(batches: Sequence[tuple[float, float]]) -> float:
+    """How much of what the default took in a batch all of the batch took, 0 to 1.
+
+    What slows a batch slows both alike; the default has noise of its own besides, which says nothing of the others. The
+    slope of one on the other tells them apart, with the doubt that its error leaves, around RATIO_SHARE.
+
+    batches: logarithms of what the default took, and the mean of all, of uniform samples.
+    """
+    known = 1 / SHARE_DEVIATION**2
+    if len(batches) < 3:
+        return RATIO_SHARE
+    default, others = np.array(batches).T
+    default, others = default - default.mean(), others - others.mean()
+    squares = float(default @ default)
+    if not squares:
+        return RATIO_SHARE
+    slope = float(default @ others) / squares
+    left = float(((others - slope * default) ** 2).sum()) / (len(batches) - 2)
+    sure = squares / left if left else math.inf
+    share = slope if math.isinf(sure) else (slope * sure + RATIO_SHARE * known) / (sure + known)
+    return min(1.0, max(0.0, share))
+
+
+def _beside_s(rows: Mapping[Assignment, Row], ratios: Mapping[Assignment, Sequence[float]]) -> float | None:
+    """What the default took while the others did: the median of what their times and ratios say; None without any."""
+    said = [
+        row.seconds / median(ratios[assignment])
+        for assignment, row in rows.items()
+        if row.seconds is not None and assignment in ratios
+    ]
+    return median(said) if said else None
+
+
+def _compared(row: Row, ratios: Sequence[float], beside_s: float | None, share: float) -> Row:
+    if not ratios or row.seconds is None or beside_s is None:
+        return row
+    if len(ratios) >= SETTLED:
+        share = 1.0
+    seconds = row.seconds ** (1 - share) * (beside_s * median(ratios)) ** share
+    return replace(row, seconds=seconds, ratios=tuple(ratios))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Any]]:

@@ -35,7 +35,7 @@ class XGBoostOptions:
     """
 
     rounds: int = 150
-    depth: int = 6
+    depth: int = 8
     columns: float = 0.5
     learning_rate: float = 0.1
     bins: int = 64
