@@ -23,8 +23,11 @@ from tuner.cost_model.gates import BARS, Gates, differences, figure_of
 from tuner.cost_model.relative import NAMES
 from tuner.record import CODEGEN_EPOCH
 
-PAPERS = 4
+PAPERS = 5
 """Version of the line of JSON."""
+
+Machine = tuple[int, int, int]
+"""Float32 lanes, vector registers, and multiply-adds of whole vectors that start in a cycle."""
 
 ErrorKey = tuple[str, tuple[int, ...]]
 """An algorithm and its parameters."""
@@ -35,7 +38,7 @@ class Seen:
     """What the samples came from: a model is believed about nothing else.
 
     Attributes:
-        machines: float32 lanes and registers of the Targets.
+        machines: of the Targets, as `machine_of` says.
         threads: sizes of the teams.
         knobs: names of all knobs.
         errors: largest error of an output under each algorithm, relative to the largest output.
@@ -43,7 +46,7 @@ class Seen:
             taught again.
     """
 
-    machines: frozenset[tuple[int, int]]
+    machines: frozenset[Machine]
     threads: frozenset[int]
     knobs: frozenset[str]
     errors: Mapping[ErrorKey, float]
@@ -70,9 +73,9 @@ class StoredModel:
         return machine_of(target) in self.seen.machines
 
 
-def machine_of(target: Target) -> tuple[int, int]:
-    """What of a Target decides which tiles are good: float32 lanes and vector registers."""
-    return target.lanes(4), target.vector_registers
+def machine_of(target: Target) -> Machine:
+    """What of a Target decides which tiles are good."""
+    return target.lanes(4), target.vector_registers, target.multiply_adds
 
 
 def promoted(new: Gates, kept: Mapping[str, Mapping[str, float]] | None) -> str:
@@ -147,7 +150,9 @@ def load_model(path: Path) -> StoredModel:
             )
             raise InputError(msg)
     seen = Seen(
-        frozenset((int(lanes), int(registers)) for lanes, registers in papers["machines"]),
+        frozenset(
+            (int(lanes), int(registers), int(starts)) for lanes, registers, starts in papers["machines"]
+        ),
         frozenset(map(int, papers["threads"])),
         frozenset(map(str, papers["knobs"])),
         {(str(name), tuple(map(int, p))): float(error) for name, p, error in papers["errors"]},
