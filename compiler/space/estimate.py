@@ -1,13 +1,16 @@
 """What an algorithm costs without measuring: enough to tell whether fewer multiplications pay for what surrounds them.
 
-    arithmetic = sum over stages of points / (lanes * pipes)
-    constants  = bytes of the constants / the rate at which they come
-    cycles     = arithmetic + constants * constants / (constants + arithmetic)
-               + bytes of what is stored between phases, written and read / its rate
+    cycles = sum over stages of points / (lanes * pipes)
+           + bytes of what is stored between phases, written and read
+           + bytes of the constants                                     each over the rate at which they come
 
-Constants come from beyond the second cache, in a network from far beyond. What fetches them ahead hides them behind
-arithmetic that takes much longer, and not where they take as long. Of one core, and of what differs between algorithms
-only: operands and results are the same for all.
+Constants come from beyond the second cache, in a network from far beyond: what fetches them ahead hides less than it
+seems to where one kernel runs again and again. CPUs that halve their vectors multiply for so long that they hide them:
+
+    constants * constants / (constants + arithmetic)
+
+cycles are left of them. Of one core, and of what differs between algorithms only: operands and results are the same for
+all.
 """
 
 from __future__ import annotations
@@ -15,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Set
 
 from compiler.space.default_order import FAR, NEAR
+from compiler.space.default_tile import PIPES
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
 STREAMED = FAR / 2
 """Cycles per byte of what is written and read from end to end, which hardware follows."""
-CONSTANT = 1 / 8
-"""Cycles per byte of constants, which are read in the order of memory."""
+HIDDEN = 1 / 8
+"""Cycles per byte of constants that arrive behind arithmetic."""
 
 
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
@@ -33,6 +37,11 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
     rate = NEAR if between <= target.l2_bytes // 2 else STREAMED
-    fetched = constants * CONSTANT
-    hidden = fetched * arithmetic / (fetched + arithmetic) if fetched else 0.0
-    return arithmetic + fetched - hidden + 2 * between * rate
+    return arithmetic + 2 * between * rate + _fetched(constants, arithmetic, target)
+
+
+def _fetched(constants: int, arithmetic: float, target: Target) -> float:
+    """Cycles that constants take besides the arithmetic."""
+    if target.multiply_adds >= PIPES or not constants:
+        return constants * FAR
+    return (constants * HIDDEN) ** 2 / (constants * HIDDEN + arithmetic)

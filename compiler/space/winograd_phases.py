@@ -34,7 +34,7 @@ ROOM = 16
 """Channels from which the products outweigh the transforms."""
 _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
-ROUNDING = 1.25 * 2.0**-24
+ROUNDING = 1.8 * 2.0**-24
 """More than float32 rounds by: errors add up like a random walk, and the largest of all outputs counts."""
 TRANSFORMS = 32
 """Channels whose products round by as much as the transforms do."""

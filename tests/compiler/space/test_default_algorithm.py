@@ -54,6 +54,13 @@ def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
     assert algorithm(workload, target=WHOLE) == "direct"
 
 
+def test_constants_hide_behind_arithmetic_where_vectors_are_halved() -> None:
+    """Tiles of four need more constants than tiles of three, and fewer multiplications."""
+    workload = padded_convolution(14, 256, 256, 3)
+    assert algorithm(workload, target=HALVED) == "winograd4"
+    assert algorithm(workload, target=WHOLE) == "winograd2"
+
+
 def test_the_default_keeps_to_the_error_budget() -> None:
     workload = padded_convolution(28, 64, 64, 3)
     assert algorithm(workload, 2e-5) == "winograd4"
