@@ -295,7 +295,7 @@ def _gates_text(left_out: str, gates: Gates | None) -> list[str]:
 
 def _instant_text(gates: Gates) -> str:
     if gates.margin is None:
-        return "  instant mode takes the default: no choice is better beyond its standard error"
+        return "  instant mode takes the default: no choice is better beyond doubt"
     return (
         f"  instant mode takes what leads by {gates.margin:.2f}; it is slower than the default, by over {SLOWER:.0%},"
         f" on {gates.worse:.0%} of the Tasks"

@@ -199,9 +199,14 @@ def test_records_are_listed_looked_up_and_moved(server: Server, client: httpx.Cl
     database.close()
 
     task = samples.TASK
-    page = client.get("/v1/records", params={"page_size": 1, "target": task.target.digest}).json()
-    assert page["items"][0]["key"]["workload"] == task.workload.digest
-    assert page["next_page_token"]
+    asked = {"page_size": 1, "target": task.target.digest}
+    page = client.get("/v1/records", params=asked).json()
+    (first,) = page["items"]
+    (second,) = client.get("/v1/records", params={**asked, "page_token": page["next_page_token"]}).json()[
+        "items"
+    ]
+    found = {first["key"]["workload"], second["key"]["workload"]}
+    assert found == {task.workload.digest, toy.task(128).workload.digest}
 
     ask = {
         "threads": task.threads,
