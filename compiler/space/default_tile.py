@@ -216,7 +216,9 @@ def _few_read_far(tile: RegisterTile, rows: int) -> bool:
     """
     size_bytes = sum(tile.workload.buffers[name].size_bytes for name in tile.packs)
     read = [load for load in loads(tile.anchor.body) if load.buffer in tile.packs]
-    own = all({a.name for a in tile.axes.others} <= {n for i in load.indices for n in i.names()} for load in read)
+    own = all(
+        {a.name for a in tile.axes.others} <= {n for i in load.indices for n in i.names()} for load in read
+    )
     return own and rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2
 
 
