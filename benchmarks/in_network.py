@@ -2,8 +2,9 @@
 
     python -m benchmarks.in_network MODEL [--tasks 6] [--candidates 16] [--runs 12] [--starts]
 
-Measures candidates of the heaviest Tasks as trials are measured, and then inside the network: for each of them the
-network is compiled with that candidate, run in turns with the others, and its kernel's own time taken from the profile.
+Measures candidates of some Tasks, the heaviest of each kind of space first (`network_tasks` of the search lab), as
+trials are measured, and then inside the network: for each of them the network is compiled with that candidate, run in
+turns with the others, and its kernel's own time taken from the profile.
 Prints per Task the default's time in a trial over that in the network, the root mean square of what the logarithms of
 the others' times over the default's differ by, the pairs more than 3 % apart in the network that trials order alike,
 and the time in the network of the best, and of the one that trials like best, over the default's.
@@ -12,7 +13,6 @@ and the time in the network of the best, and of the one that trials like best, o
 from __future__ import annotations
 
 import argparse
-import os
 import random
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -36,7 +36,7 @@ from tuner.cost_model.gates import GAP
 from tuner.measure import Built, Measured, MeasureInput
 from tuner.search.variation import Variation
 from tuner.task import Task
-from workers.cores import cores_apart
+from workers.cores import cores_apart, stay_on
 from workers.local_pair import local_workers
 
 Array = NDArray[np.float64]
@@ -79,8 +79,8 @@ def main() -> None:
         for task in tasks
     }
     trials = in_trials(tasks, chosen)
-    if (cores := cores_apart(1)) is not None:
-        os.sched_setaffinity(0, cores.timing)
+    apart = cores_apart(1)
+    stay_on(None if apart is None else apart.timing)
     inside = in_network(lower(load_graph(options.model)), chosen, options.runs)
     print(f"{'':40s}   us   trial  rms   alike   best  liked")
     for task in tasks:

@@ -63,9 +63,14 @@ class Target:
         return max(1, self.vector_bytes // element_bytes)
 
     @property
+    def halves_vectors(self) -> bool:
+        """Whether an instruction on whole vectors takes them in two halves."""
+        return self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES
+
+    @property
     def multiply_adds(self) -> int:
         """Multiply-adds of whole vectors that start in one cycle."""
-        return 1 if self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES else 2
+        return 1 if self.halves_vectors else 2
 
     @property
     def masked_stores(self) -> bool:

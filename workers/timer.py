@@ -3,11 +3,10 @@
 Trials are taken in heats. Each candidate of a heat is run once on guarded memory and verified. Then all of them are
 timed in turns, on memory where the runtime places it: about as many runs as last `sample_ms`, inside native code, make
 a sample. All write the same buffers (`workers.verify.Shared`), so at the end each is run and verified once more.
-`verified` is answered per
-candidate, `timing` before the first run that is timed, and then one result per candidate; the first that fails is the
-last that this process measures. Where the batch has a pacer, that is timed with each heat; `pacer` is answered, before
-anything else of the heat, once it can be timed or is left out. Batches follow each other, of any Task for which the
-process was given enough threads.
+`verified` is answered per candidate, `timing` before the first run that is timed, and then one result per candidate;
+the first that fails is the last that this process measures. Where the batch has a pacer, that is timed with each heat;
+`pacer` is answered, before anything else of the heat, once it can be timed or is left out. Batches follow each other,
+of any Task for which the process was given enough threads.
 
 A comparison verifies every candidate the same way and then times all of them in turns until `tuner.pairs` can tell them
 apart. All results are answered together at the end, or the place and the result of the first that failed.
@@ -99,7 +98,7 @@ def _heat(
             take_trials(entries, beside, options, best_s)
             _end_where_damaged(shared, len(entries) + (beside is not None))
         for entry in entries:
-            result = _checked(entry, beside)
+            result = _checked(entry, shared, beside)
             reply(Frame({"event": "result", "result": result_json(result)}))
             if isinstance(result, MeasureFailed):
                 return 0, best_s
@@ -116,12 +115,15 @@ def _end_where_damaged(shared: Shared, writers: int) -> None:
         os.abort()
 
 
-def _checked(entry: Contender, pacer: Contender | None = None) -> MeasureResult:
-    """The result of one that has been timed: it must still be right."""
+def _checked(entry: Contender, shared: Shared, pacer: Contender | None = None) -> MeasureResult:
+    """The result of one that has been timed: it must still be right, and have changed nothing beside its buffers."""
     try:
         entry.verify()
     except WrongError as wrong:
         return MeasureFailed(wrong.failure.kind, f"{wrong.failure.message}, but only after many runs")
+    if not shared.intact:
+        message = "wrote outside its scratch buffers, but only after many runs"
+        return MeasureFailed(FailureKind.MEMORY_FAULT, message)
     return entry.result(pacer)
 
 
@@ -151,7 +153,7 @@ def _compared(
         take_turns(entries, options)
         _end_where_damaged(shared, len(entries))
         for place_of, entry in enumerate(entries):
-            result = _checked(entry)
+            result = _checked(entry, shared)
             if isinstance(result, MeasureFailed):
                 return _failed(place_of, result)
             results.append(result)

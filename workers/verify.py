@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ class Arguments:
 
     Attributes:
         pointers: addresses in the order of the parameters.
-        written: those that the kernel writes and that are looked at afterwards.
+        written: those that are looked at afterwards: outputs, and scratch buffers that have guards of their own.
     """
 
     pointers: tuple[int, ...]
@@ -83,11 +83,14 @@ class Shared:
         Raises ValueError for a parameter of a wrong size, KeyError, MemoryError; see `Case.placed`.
         """
         with ExitStack() as stack:
-            scratch = {}
+            scratch = []
             for param in _scratch(kernel):
-                scratch[param.name] = GuardedBuffer(param.size_bytes, written=True)
-                stack.callback(scratch[param.name].close)
-            yield self._arguments(kernel, scratch, {}, aligned=False)
+                buffer = GuardedBuffer(param.size_bytes, written=True)
+                stack.callback(buffer.close)
+                scratch.append(Written(param, buffer, _SCRATCH_BYTE))
+            places = {written.param.name: written.buffer.address for written in scratch}
+            arguments = self._arguments(kernel, places, aligned=False)
+            yield replace(arguments, written=(*arguments.written, *scratch))
 
     def timed(self, kernel: Kernel) -> Arguments:
         """Parameters are where the runtime places them; raises what `guarded` does."""
@@ -95,29 +98,20 @@ class Shared:
         offsets, size = _laid_out(params)
         start = self._arena(size).address if params else 0
         places = {param.name: start + offset for param, offset in zip(params, offsets, strict=True)}
-        return self._arguments(kernel, {}, places, aligned=True)
+        return self._arguments(kernel, places, aligned=True)
 
-    def _arguments(
-        self,
-        kernel: Kernel,
-        scratch: Mapping[str, GuardedBuffer],
-        places: Mapping[str, int],
-        *,
-        aligned: bool,
-    ) -> Arguments:
+    def _arguments(self, kernel: Kernel, scratch: Mapping[str, int], *, aligned: bool) -> Arguments:
+        """`scratch`: addresses by name."""
         pointers, written = [], []
         for param in kernel.params:
-            if param.role in ("input", "constant"):
-                pointers.append(self._case.placed(param).at(aligned=aligned).address)
-            elif param.name in places:
-                pointers.append(places[param.name])
-            else:
-                expected = self._case.outputs.get(param.name)
-                buffer = scratch.get(param.name) or self._output(param).at(aligned=aligned)
-                written.append(
-                    Written(param, buffer, _SCRATCH_BYTE if expected is None else expected.initial)
-                )
+            if param.role == "output":
+                buffer = self._output(param).at(aligned=aligned)
+                written.append(Written(param, buffer, self._case.outputs[param.name].initial))
                 pointers.append(buffer.address)
+            elif param.role == "scratch":
+                pointers.append(scratch[param.name])
+            else:
+                pointers.append(self._case.placed(param).at(aligned=aligned).address)
         return Arguments(tuple(pointers), tuple(written))
 
     def _arena(self, size_bytes: int) -> GuardedBuffer:
@@ -128,16 +122,15 @@ class Shared:
         return self._arenas[size_bytes]
 
     def _output(self, param: Param) -> Placed:
-        if param.name not in self._outputs:
-            tight, aligned = (GuardedBuffer(param.size_bytes, written=True) for _ in range(2))
-            aligned.align()
-            self._outputs[param.name] = Placed(tight, aligned)
-        placed = self._outputs[param.name]
-        if self._case.outputs[param.name].initial.size != param.size_bytes:
-            size = self._case.outputs[param.name].initial.size
+        size = self._case.outputs[param.name].initial.size
+        if size != param.size_bytes:
             msg = f"parameter {param.name} has {param.size_bytes} bytes, its data {size}"
             raise ValueError(msg)
-        return placed
+        if param.name not in self._outputs:
+            tight, aligned = (GuardedBuffer(size, written=True) for _ in range(2))
+            aligned.align()
+            self._outputs[param.name] = Placed(tight, aligned)
+        return self._outputs[param.name]
 
     def close(self) -> None:
         """Unmap it."""
@@ -168,7 +161,7 @@ def check(arguments: Arguments, case: Case, error_budget: float) -> float | Meas
         param, buffer = written.param, written.buffer
         if not buffer.intact:
             return MeasureFailed(FailureKind.MEMORY_FAULT, f"wrote outside the buffer of {param.name}")
-        if param.role == "output" and param.name in case.outputs:
+        if param.role == "output":
             error = _check_output(param.name, buffer.data, case.outputs[param.name], error_budget)
             if isinstance(error, MeasureFailed):
                 return error

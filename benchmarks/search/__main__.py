@@ -48,7 +48,7 @@ from tuner.workbench import Workbench
 from workers.cores import cores_apart
 from workers.local_pair import local_workers
 
-POOLS = Path(__file__).parent / "pools"
+POOLS = Path(__file__).parent / "recorded"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -27,9 +27,6 @@ from compiler.space.space import Value
 from compiler.space.structure import TileAxes
 from compiler.workload.ir import Stage
 
-PIPES = 2
-"""Multiply-adds of vectors that start in one cycle, on most CPUs."""
-
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
@@ -206,7 +203,7 @@ def _stores_far(tile: RegisterTile) -> bool:
     """Whether results leave the second cache, sums are short, and a core needs few of them in flight."""
     points = prod(size for _, size in tile.sums)
     far = tile.workload.buffers[tile.store.target].size_bytes > tile.target.l2_bytes
-    return tile.target.multiply_adds < PIPES and tile.dot is None and points <= SHORT_SUM and far
+    return tile.target.halves_vectors and tile.dot is None and points <= SHORT_SUM and far
 
 
 def _few_read_far(tile: RegisterTile, rows: int) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Set
 
 from compiler.space.default_order import FAR, NEAR
-from compiler.space.default_tile import PIPES
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
@@ -42,6 +41,7 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
 
 def _fetched(constants: int, arithmetic: float, target: Target) -> float:
     """Cycles that constants take besides the arithmetic."""
-    if target.multiply_adds >= PIPES or not constants:
+    if not target.halves_vectors:
         return constants * FAR
-    return (constants * HIDDEN) ** 2 / (constants * HIDDEN + arithmetic)
+    alone = constants * HIDDEN
+    return alone * alone / (alone + arithmetic)

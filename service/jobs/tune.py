@@ -163,7 +163,10 @@ def _workers(spec: JobSpec) -> Iterator[tuple[Builder, Runner]]:
     if spec.runner == "ray":
         from workers.ray_runner import RayRunner
 
-        with closing(LocalBuilder(usable_cores())) as builder, closing(RayRunner()) as ray:
+        # One more than there are free cores: builders take what others leave of theirs.
+        free = usable_cores() - spec.threads
+        processes = free + 1 if free > 0 else usable_cores()
+        with closing(LocalBuilder(processes)) as builder, closing(RayRunner()) as ray:
             yield builder, ray
     else:
         with local_workers(spec.threads, platform.node() or "local") as workers:

@@ -277,6 +277,29 @@ def test_what_slows_a_batch_and_its_default_alike_is_the_moment(tmp_path: Path) 
     assert seconds == pytest.approx([seconds[0]] * len(others), rel=1e-3)
 
 
+def test_a_pool_stays_beside_the_default_that_it_began_with(tmp_path: Path) -> None:
+    """What the rules pick since is measured too, also where the pool is full."""
+    recorded(tmp_path, BATCH, lambda _: 1e-3)
+    (path,) = tmp_path.iterdir()
+    header, *lines = path.read_text().splitlines(keepends=True)
+    old = next(row.assignment for row in reversed(PoolFile(path).rows) if not row.searched)
+    space = pool_space(POOLS[0])
+    papers = {**json.loads(header), "beside": place_of(space, old)}
+    gone = f"[{place_of(space, space.default)},"
+    path.write_text(json.dumps(papers) + "\n" + "".join(line for line in lines if not line.startswith(gone)))
+    asked: list[Schedule] = []
+
+    def measure(_: Task, schedule: Schedule) -> MeasureResult:
+        asked.append(schedule)
+        return Measured((1e-3,), 0.0)
+
+    with closing(bench_of(measure)) as bench:
+        record([PoolFile(path)], BATCH, 60.0, bench)
+    assert space.schedule(space.default) in asked
+    assert asked[0] == space.schedule(old)
+    assert space.default in {row.assignment for row in PoolFile(path).rows}
+
+
 def test_what_slows_a_default_alone_is_its_own_noise(tmp_path: Path) -> None:
     rng = random.Random(0)
 

@@ -45,7 +45,7 @@ declare i32 @getchar()
 @calls = internal global i64 0
 @text = private constant [4 x i8] c"LUF\\00"
 
-define void @planted(ptr %x, ptr %y, i64 %begin, i64 %end) {{
+define void @planted(ptr %x, ptr %y{scratch}, i64 %begin, i64 %end) {{
 entry:
   %any = icmp slt i64 %begin, %end
   br i1 %any, label %loop, label %after
@@ -129,17 +129,29 @@ WRONG_THE_SECOND_TIME = f"""{_THE_SECOND_TIME}
   ret void"""
 
 
-WRITES_OUTSIDE_THE_SECOND_TIME = f"""{_THE_SECOND_TIME}
-  %spot = getelementptr float, ptr %y, i64 {SIZE + 2 * HALO}
+def outside_the_second_time(buffer: str, element: int) -> str:
+    """Store one element of a buffer, but not in the first run."""
+    return f"""{_THE_SECOND_TIME}
+  %spot = getelementptr float, ptr %{buffer}, i64 {element}
   store volatile float 0.5, ptr %spot, align 4
   ret void"""
 
 
-def planted(then: str = GOOD, skip: int = 0) -> Built:
-    """The loop, and what comes after it; `skip` leaves so many elements at the end out."""
+WRITES_OUTSIDE_THE_SECOND_TIME = outside_the_second_time("y", SIZE + 2 * HALO)
+
+
+def planted(then: str = GOOD, skip: int = 0, scratch: int = 0) -> Built:
+    """The loop, and what comes after it.
+
+    skip: leaves so many elements at the end out.
+    scratch: elements of a scratch buffer `%t`.
+    """
     shape = ((SIZE,), (SIZE + 2 * HALO,))
     params = (Param("x", "input", shape[0], DType.F32), Param("y", "output", shape[1], DType.F32))
-    return Built(Kernel("planted", compiled(LOOP.format(halo=HALO, then=then)), params, (SIZE - skip,)), 0.25)
+    if scratch:
+        params = (*params, Param("t", "scratch", (scratch,), DType.F32))
+    code = compiled(LOOP.format(halo=HALO, then=then, scratch=", ptr %t" if scratch else ""))
+    return Built(Kernel("planted", code, params, (SIZE - skip,)), 0.25)
 
 
 @cache

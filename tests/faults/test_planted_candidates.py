@@ -122,6 +122,27 @@ def test_who_fails_beside_a_pacer_is_found(runner: LocalRunner) -> None:
     assert failed == {1: FailureKind.CRASH, 2: FailureKind.CRASH}
 
 
+def test_what_fails_late_is_found_where_it_is_alone(runner: LocalRunner) -> None:
+    (result,) = runner.run(planted.task(), [planted.planted(planted.WRITES_OUTSIDE_THE_SECOND_TIME)])
+    assert isinstance(result, MeasureFailed)
+    assert result.kind is FailureKind.MEMORY_FAULT
+    assert result.message == "wrote outside the buffer of y, but only after many runs"
+
+
+def test_who_writes_beside_its_scratch_buffers_late_is_found(runner: LocalRunner) -> None:
+    """While they are timed these lie in memory that all share."""
+    late = planted.planted(planted.outside_the_second_time("t", SIZE), scratch=SIZE)
+    good = planted.planted(store("t", SIZE - 1, "0.5"), scratch=SIZE)
+
+    first, result, last = runner.run(planted.task(), [good, late, good])
+
+    assert isinstance(result, MeasureFailed)
+    assert result.kind is FailureKind.MEMORY_FAULT
+    assert result.message == "wrote outside its scratch buffers, but only after many runs"
+    assert isinstance(first, Measured)
+    assert isinstance(last, Measured)
+
+
 def test_what_goes_wrong_only_after_many_runs_is_left_out_too(runner: LocalRunner) -> None:
     late = planted.planted(planted.WRONG_THE_SECOND_TIME)
     good = planted.planted()

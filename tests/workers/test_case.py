@@ -10,7 +10,7 @@ from compiler.runtime.loader import LoadedKernel
 from compiler.target import native_target
 from tests.compiler.integers import SAFE, integer_matmul
 from tests.compiler.workloads import gather_rows
-from tests.faults.planted import HALO, SIZE, add_one
+from tests.faults.planted import HALO, SIZE, add_one, planted
 from tuner.measure import FailureKind, MeasureFailed
 from workers.case import Cases, make_case, make_operands, unwritten
 from workers.verify import Shared, check
@@ -84,6 +84,21 @@ def test_whole_numbers_are_drawn_from_their_whole_range_and_must_be_exact() -> N
             assert failed.kind is FailureKind.WRONG_OUTPUT
     finally:
         loaded.close()
+
+
+def test_candidates_of_a_heat_are_timed_on_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for one that needs so much scratch memory that there may be no room for it."""
+    monkeypatch.setattr("workers.verify._MOST_SHARED_BYTES", 1 << 20)
+    small, large, huge = (planted(scratch=count).kernel for count in (100, 100_000, 1_000_000))
+    with closing(Shared(make_case(add_one(), 0), [small, large, huge])) as shared:
+        timed = [shared.timed(kernel).pointers for kernel in (small, large, huge)]
+        assert timed[0] == timed[1]
+        assert timed[2][:2] == timed[0][:2]
+        assert timed[2][2] != timed[0][2]
+        with shared.guarded(small) as one, shared.guarded(large) as other:
+            assert one.pointers[2] != other.pointers[2]
+            assert [w.param.name for w in one.written] == ["y", "t"]
+        assert shared.intact
 
 
 def test_indices_are_valid_from_either_end_and_cover_the_table() -> None:

@@ -84,7 +84,7 @@ HALVED = Rates(
 
 def rates_for(target: Target) -> Rates:
     """The rates of its kind of CPU."""
-    return HALVED if target.multiply_adds < _PIPES else RATES
+    return HALVED if target.halves_vectors else RATES
 
 
 @dataclass(frozen=True)

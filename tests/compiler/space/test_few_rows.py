@@ -10,7 +10,7 @@ from compiler.evaluate import reference_outputs
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
 from tests.compiler.execute import native_outputs, stored_error
-from tests.compiler.workloads import matmul, random_operands
+from tests.compiler.workloads import matmul, padded_convolution, random_operands
 
 V4 = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
 
@@ -28,6 +28,25 @@ V4 = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
 def test_a_tile_has_all_rows(rows: int, n: int, k: int, *, whole: bool) -> None:
     space = build_space(matmul(rows, n, k), V4, 1)
     assert (space.values(space.default)["rows"] == rows) is whole
+
+
+@pytest.mark.parametrize(
+    ("size", "l2_bytes", "whole"),
+    [
+        pytest.param(12, 1 << 20, True, id="nine"),
+        pytest.param(12, 64 << 20, False, id="constants that stay in the second cache"),
+        pytest.param(28, 1 << 20, False, id="many"),
+    ],
+)
+def test_a_tile_has_all_rows_of_products_with_constants_of_their_own(
+    size: int, l2_bytes: int, *, whole: bool
+) -> None:
+    """Winograd's algorithm makes 36 products of as many rows as there are tiles of 4 x 4 outputs."""
+    target = replace(V4, cpu="znver4", l2_bytes=l2_bytes)
+    space = build_space(padded_convolution(size, 256, 256, 3), target, 1)
+    values = space.values(space.default)
+    assert values["algorithm"] == "winograd4"
+    assert (values["rows"] == (size // 4) ** 2) is whole
 
 
 @pytest.mark.parametrize("rows", [2, 7, 12, 15])
