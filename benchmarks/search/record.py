@@ -3,8 +3,8 @@
 Candidates are built while others are measured. Of five candidates four are uniform samples, and one is a mutant of the
 best that are known, so that a pool has what a search would find. A batch is timed in turns, and the default with it:
 what counts is how much longer than that a candidate took in the same rounds, since what disturbs one batch leaves
-another alone. The last rows of a pool are what the tuner's own search would try next (`live`). A pool that is full is
-visited again.
+another alone. The last rows of a pool are what the tuner's own search would try next (`live`). The uniform samples of
+a pool that is full are visited again; which of the others is the best is for `settle` to say.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def record(
     """Fill pools evenly for so many seconds; how many rows each has then.
 
     ahead: batches on their way.
-    visits: how often each candidate is timed, again only when its pool is full.
+    visits: how often each uniform sample is timed, again only when its pool is full.
     live: rows that a pool gets from the tuner's own search when it has `count` others.
     """
     end = time.monotonic() + seconds
@@ -169,8 +169,8 @@ class _Recording:
             return False
         while not self._again and self._round < self._visits:
             self._round += 1
-            timed = (row for row in self.file.rows if row.assignment != self._default and row.times)
-            self._again.extend(row.assignment for row in timed if len(row.times) < self._round)
+            sampled = (row for row in self.file.rows if not row.searched and row.assignment != self._default)
+            self._again.extend(row.assignment for row in sampled if 0 < len(row.times) < self._round)
         return not self._again
 
     def _is_full(self, count: int) -> bool:

@@ -27,6 +27,14 @@ COPIES = (2, 4)
 """Sums in place of one, the fewest first."""
 
 
+def copies(sums: int, steps: int) -> int:
+    """How many sums there are in place of each of `sums` vectors, in a loop of so many steps."""
+    if 2 * sums > IN_FLIGHT:
+        return 1
+    fitting = [c for c in COPIES if steps % c == 0]
+    return next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
+
+
 def spread(nest: LoopNest) -> LoopNest:
     """Spread every sum of products in local memory that has too few accumulators. The nest must be simplified."""
     return rewrite_sums(nest, _Spreading, at_edges=False)
@@ -38,11 +46,11 @@ class _Spreading(Sums):
     def _block(self, stmt: Stmt) -> Stmt:
         assert isinstance(stmt, Block)
         found = [(chain, around) for chain, around, again in self._products(stmt) if again]
-        copies = max((_copies(*products) for products in found), default=1)
-        found = [(chain, around) for chain, around in found if around.extent.limit % copies == 0]
-        if copies == 1 or len({_span(chain) for chain, _ in found}) != 1:
+        count = max((_copies(*products) for products in found), default=1)
+        found = [(chain, around) for chain, around in found if around.extent.limit % count == 0]
+        if count == 1 or len({_span(chain) for chain, _ in found}) != 1:
             return stmt
-        return self._spread(stmt, found, copies)
+        return self._spread(stmt, found, count)
 
     def _spread(self, stmt: Block, found: list[tuple[Chain, For]], copies: int) -> Stmt:
         first, around = found[0]
@@ -68,11 +76,7 @@ class _Spreading(Sums):
 
 def _copies(chain: Chain, around: For) -> int:
     """How many sums there should be in place of one."""
-    sums = prod(loop.extent.limit for loop in chain.loops[:-1])
-    if 2 * sums > IN_FLIGHT:
-        return 1
-    fitting = [c for c in COPIES if around.extent.limit % c == 0]
-    return next((c for c in fitting if c * sums >= IN_FLIGHT), max(fitting, default=1))
+    return copies(prod(loop.extent.limit for loop in chain.loops[:-1]), around.extent.limit)
 
 
 def _span(chain: Chain) -> tuple[Index, tuple[tuple[int, Extent], ...]]:

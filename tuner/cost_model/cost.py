@@ -198,7 +198,7 @@ def product_cycles(work: ProductWork, rates: Rates) -> Cycles:
     loads = tile.whole * rates.load * work.passes + single * rates.single + tile.lanes_loaded * rates.lane
     instructions = (tile.accumulators * work.steps + tile.whole + tile.lanes_loaded) * work.kept
     ahead = np.maximum(1.0, rates.window / (instructions + _AROUND_SUM * tile.accumulators))
-    latency = rates.latency * work.steps * work.reduces / ahead
+    latency = rates.latency * work.steps / tile.copies * work.reduces / ahead
     conflicts = np.maximum(0.0, tile.conflict - 1.0) * tile.reduction * rates.conflict
     lanes_apart = tile.scattered * work.lanes
     stored = tile.accumulators / work.kept * rates.store * (work.passes + lanes_apart * rates.apart)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.loop.spread import copies
 from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Stage
 from tuner.cost_model.nest import Access, Array, Flags, Nests
@@ -32,6 +33,7 @@ class Tile:
         largest: load instructions of the operand with the most.
         conflict: lines of one operand that fall into one set of the first cache, over what a set holds.
         scattered: whether the lanes of the result lie apart.
+        copies: sums in place of each, so that one need not wait for the other (compiler.loop.spread).
     """
 
     start: Places
@@ -45,6 +47,7 @@ class Tile:
     largest: Array
     conflict: Array
     scattered: Flags
+    copies: Array
 
     @property
     def accumulators(self) -> Array:
@@ -54,7 +57,7 @@ class Tile:
     @property
     def alive(self) -> Array:
         """Vectors that are alive at once: the sums, those of the operand with the most, and one of another."""
-        return self.accumulators + self.largest / self.reduction + 1
+        return self.accumulators * self.copies + self.largest / self.reduction + 1
 
 
 def tile_of(nests: Nests, target: Target, anchor: Stage) -> Tile:
@@ -80,11 +83,12 @@ def tile_of(nests: Nests, target: Target, anchor: Stage) -> Tile:
     for access in nests.accesses:
         if access.kind == "output" and loops:
             scattered |= (vector > 1) & (nests.strides(access)[:, -1] > 1.0)
+    rows, vectors = product_of(nests.limits, spatial) / along, along * np.ceil(vector / lanes)
     return Tile(
         start=start,
         vector=vector,
-        rows=product_of(nests.limits, spatial) / along,
-        vectors=along * np.ceil(vector / lanes),
+        rows=rows,
+        vectors=vectors,
         reduction=product_of(nests.limits, inside & nests.reduces),
         loads=loads.sum(axis=0),
         whole=together,
@@ -92,6 +96,7 @@ def tile_of(nests: Nests, target: Target, anchor: Stage) -> Tile:
         largest=loads.max(axis=0),
         conflict=conflict,
         scattered=scattered,
+        copies=_copies(nests, inside, rows * vectors, anchor),
     )
 
 
@@ -103,6 +108,18 @@ def product_of(values: Array, chosen: Flags) -> Array:
 def at(values: Array, column: Places) -> Array:
     """One value of each row."""
     return np.asarray(np.broadcast_to(values, (len(column), values.shape[1]))[np.arange(len(column)), column])
+
+
+def _copies(nests: Nests, inside: Flags, sums: Array, anchor: Stage) -> Array:
+    """Sums in place of each: of products of floats that a loop of the reduction adds to again."""
+    reduces = nests.reduces & (nests.limits > 1)
+    if not anchor.dtype.is_float or not reduces.shape[1]:
+        return np.ones(len(sums))
+    last = reduces.shape[1] - 1 - np.argmax((reduces & inside)[:, ::-1], axis=1)
+    steps = np.where((reduces & inside).any(axis=1), at(nests.limits, last), 1.0)
+    apart = (reduces & ~inside).any(axis=1) & nests.vector[:, -1]
+    found = np.frompyfunc(lambda few, n: copies(int(few), int(n)), 2, 1)(sums, steps)
+    return np.where(apart, found.astype(np.float64), 1.0)
 
 
 def _start(nests: Nests) -> Places:
