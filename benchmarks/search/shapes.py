@@ -13,32 +13,36 @@ from pathlib import Path
 
 import onnx
 
-from benchmarks.kernel_models import convolution, matmul
+from benchmarks.kernel_models import batch_matmul, convolution, matmul
 
 _DEPTHWISE = (
     (40, 96, 3, 1), (48, 80, 3, 2), (120, 40, 5, 1), (144, 48, 3, 2), (200, 28, 3, 1), (240, 24, 5, 2),
-    (336, 18, 3, 1), (400, 20, 3, 2), (672, 10, 5, 1), (1152, 8, 3, 1),
+    (336, 18, 3, 1), (400, 20, 3, 2), (672, 10, 5, 1), (1152, 8, 3, 1), (24, 120, 3, 1), (56, 104, 3, 2),
+    (88, 72, 3, 2), (176, 60, 3, 2), (264, 15, 3, 1), (304, 13, 3, 1), (480, 16, 3, 1), (720, 9, 3, 1),
 )  # fmt: skip
 """Channels, size, kernel, stride."""
 _FIRST = (
     (3, 16, 112, 3, 2), (3, 32, 160, 3, 2), (3, 40, 96, 3, 1), (1, 32, 128, 3, 1), (3, 48, 128, 5, 2),
-    (3, 32, 144, 7, 2), (4, 80, 100, 7, 2),
+    (3, 32, 144, 7, 2), (4, 80, 100, 7, 2), (3, 20, 200, 3, 2), (3, 28, 240, 3, 2), (3, 16, 176, 3, 2), (3, 80, 110, 3, 1),
+    (3, 56, 150, 7, 2), (3, 112, 130, 7, 2), (3, 72, 160, 5, 2),
 )  # fmt: skip
 """Channels in and out, size, kernel, stride: of few channels in."""
 _POINTWISE = (
     (16, 64, 96), (24, 96, 64), (32, 192, 40), (40, 240, 30), (112, 672, 15), (160, 48, 30), (320, 80, 20),
-    (48, 16, 90), (640, 160, 10),
+    (48, 16, 90), (640, 160, 10), (16, 80, 120), (12, 72, 128), (20, 120, 100), (24, 144, 80), (32, 16, 130), (64, 24, 72),
 )  # fmt: skip
 """Channels in and out, size."""
 _DENSE = (
     (24, 64, 40, 3, 1), (80, 112, 24, 3, 1), (96, 48, 30, 3, 1), (160, 160, 20, 3, 1), (192, 224, 10, 3, 1),
-    (72, 144, 32, 3, 2), (40, 64, 34, 5, 1),
+    (72, 144, 32, 3, 2), (40, 64, 34, 5, 1), (384, 320, 9, 3, 1), (288, 288, 13, 3, 1), (448, 448, 6, 3, 1),
 )  # fmt: skip
 """Channels in and out, size, kernel, stride."""
 _GROUPED = ((128, 128, 28, 3, 8), (96, 192, 24, 5, 3), (240, 240, 14, 3, 2))
 """Channels in and out, size, kernel, groups."""
-_PRODUCTS = ((50, 512, 512), (100, 640, 1280), (400, 320, 320), (24, 1024, 800))
+_PRODUCTS = ((50, 512, 512), (100, 640, 1280), (400, 320, 320), (24, 1024, 800), (180, 640, 640), (1200, 320, 320), (72, 640, 2560))
 """Extents m, k, n."""
+_BATCHES = ((6, 100, 64, 100), (16, 72, 72, 48), (10, 160, 160, 64), (4, 224, 32, 224))
+"""The same for each of so many, first; both factors known at run time."""
 
 
 def layers() -> dict[str, onnx.ModelProto]:
@@ -60,6 +64,8 @@ def layers() -> dict[str, onnx.ModelProto]:
         )
     for m, k, n in _PRODUCTS:
         found[f"matmul_{m}_{k}_{n}"] = matmul(m, k, n)
+    for batch, m, k, n in _BATCHES:
+        found[f"matmul{batch}_{m}_{k}_{n}"] = batch_matmul(batch, m, k, n)
     return found
 
 

@@ -1,9 +1,8 @@
 """Cost: the cycles that a candidate's products take, as its loops alone tell: a prediction that knows every Task.
 
-    tile    = norm(multiply-adds, loads, latency of the sums) + what does not fit the registers
-    compute = tiles * tile + what is stored between tiles
-    memory  = bytes that pass each cache, times what one costs
-    cycles  = norm(compute, memory)
+    tiles  = norm(multiply-adds, loads, latency of the sums, bytes that pass the first two caches)
+    core   = tiles + what does not fit the registers, surrounds tiles, or is stored between them
+    cycles = norm(core, bytes that pass the last cache)
 
 A norm of several times is near their largest: a core does all of them at once, but not perfectly. The rates are those
 that explain the lab's pools best (`python -m benchmarks.search fit`); what they leave open, trees learn, which see each
@@ -26,8 +25,8 @@ from tuner.cost_model.tile import Tile, at, product_of
 
 _PIPES = 2
 """Multiply-adds of vectors in a cycle, on the machines that the rates were fitted to."""
-_FILLED = 0.75
-"""Share of a cache that stays when other things pass."""
+_FILLED = 1.1
+"""Bytes that are touched in turn and stay, over a cache: somewhat more than it has, as part of that is still there."""
 _AROUND_SUM = 6
 """Instructions for a vector of sums from its beginning to its store."""
 
@@ -49,35 +48,35 @@ class Rates:
         apart: a lane of it, where lanes lie apart; `summed`: the same in each step.
         l1, l2, l3: a byte that passes the cache.
         other: an operation of the other stages, over the lanes.
-        blocks, together: exponents of the norms, of a tile's times and of compute and memory.
+        blocks, together: exponents of the norms, of a tile's times, and of the core's and the memory's.
     """
 
-    load: float = 0.63
-    single: float = 0.63
+    load: float = 0.56
+    single: float = 0.47
     lane: float = 0.43
-    latency: float = 4.0
-    window: float = 1.0
-    spill: float = 0.2
-    conflict: float = 1.0
-    tile: float = 0.22
-    sums: float = 0.01
-    ragged: float = 0.89
-    store: float = 0.68
+    latency: float = 3.56
+    window: float = 356.0
+    spill: float = 0.0913
+    conflict: float = 0.992
+    tile: float = 0.13
+    sums: float = 1.28
+    ragged: float = 1.1
+    store: float = 4.17
     apart: float = 0.72
     summed: float = 2.8
-    l1: float = 0.0061
-    l2: float = 0.028
-    l3: float = 0.14
-    other: float = 0.48
-    blocks: float = 4.4
-    together: float = 1.8
+    l1: float = 0.0292
+    l2: float = 0.0102
+    l3: float = 0.1
+    other: float = 0.222
+    blocks: float = 7.2
+    together: float = 1.88
 
 
 RATES = Rates()
 """Of CPUs that take whole vectors."""
 HALVED = Rates(
-    load=0.96, single=0.12, lane=0.89, latency=3.3, window=270.0, spill=0.031, tile=0.099, sums=1.4, ragged=0.96,
-    store=4.8, apart=0.59, summed=2.6, l1=0.0033, l2=0.018, l3=0.16, other=0.12, blocks=7.6, together=2.7,
+    load=0.609, single=0.392, lane=0.143, latency=3.58, window=303.0, spill=0.019, conflict=0.928, tile=0.0947, sums=3.1,
+    ragged=0.978, store=1.34, apart=0.59, summed=2.6, l1=0.027, l2=0.0162, l3=0.149, other=0.173, blocks=6.46, together=2.64,
 )  # fmt: skip
 """Of those that halve their longest."""
 
@@ -93,8 +92,8 @@ class ProductWork:
 
     Attributes:
         tile: what is done again and again.
-        tiles: how often the tile runs; `kept`: runs in a row that add to the same sums.
-        waste: points that the loops cover over those of the stage.
+        tiles: how often the tile runs, shorter ones at the ends included; `kept`: runs in a row that add to the same sums.
+        waste: points that so many whole tiles cover over those of the stage.
         steps: of the reduction in a tile, those that one instruction takes together counted once.
         spilled: vectors beyond the registers.
         reduces: whether it adds up at all.
@@ -120,7 +119,7 @@ class Cycles:
     """Where the cycles of candidates go, shape (n,) each, of all their products; some are spent at the same time.
 
     Attributes:
-        busy: multiply-adds, loads and latency together, and sets that are too small.
+        busy: multiply-adds, loads, latency and the bytes of the first two caches together, and sets that are too small.
         loads, latency: those alone.
         spilled: vectors that the registers do not hold.
         around: what surrounds tiles and sums.
@@ -161,8 +160,8 @@ class Cycles:
         return self.l1 + self.l2 + self.l3
 
     def total(self, rates: Rates) -> Array:
-        """Of both, which overlap."""
-        return _norm(rates.together, self.compute, self.memory)
+        """Of the core and of memory, which overlap."""
+        return _norm(rates.together, self.compute, self.l3)
 
 
 CYCLES: tuple[str, ...] = tuple(f.name for f in fields(Cycles))
@@ -171,15 +170,19 @@ CYCLES: tuple[str, ...] = tuple(f.name for f in fields(Cycles))
 def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor: Stage) -> ProductWork:
     """Of the nests of a stage."""
     outside = np.arange(nests.limits.shape[1]) < tile.start[:, None]
+    counted = product_of(nests.limits, outside)
+    # Loops over blocks of tiles end where the stage ends.
+    needed = np.ceil(nests.spans[:, 0] / nests.spans[np.arange(len(counted)), tile.start]).prod(axis=1)
+    tiles = np.minimum(counted, needed)
     return ProductWork(
         tile=tile,
-        tiles=product_of(nests.limits, outside),
-        waste=nests.limits.prod(axis=1) / anchor.points,
+        tiles=tiles,
+        waste=tiles * product_of(nests.limits, ~outside) / anchor.points,
         kept=_kept(nests, tile),
         steps=tile.reduction / products(nests.instruction),
         spilled=np.maximum(0.0, tile.alive - target.vector_registers),
         reduces=np.where(nests.reduces.any(axis=1), 1.0, 0.0),
-        bytes=np.column_stack([_passing(nests, _FILLED * size) for size in caches(target, threads)]),
+        bytes=np.column_stack([_passing(nests, _FILLED * c) * tiles / counted for c in caches(target, threads)]),
         lanes=target.lanes(anchor.dtype.size_bytes),
         passes=_passes(target),
     )
@@ -193,7 +196,8 @@ def _passes(target: Target) -> float:
 def product_cycles(work: ProductWork, rates: Rates) -> Cycles:
     """Of a product."""
     tile, whole = work.tile, work.tiles * work.waste**-rates.ragged
-    multiply_adds = tile.accumulators * work.steps * work.passes / _PIPES
+    joined = np.where(tile.copies > 1.0, tile.copies, 0.0) / work.kept
+    multiply_adds = tile.accumulators * (work.steps + joined) * work.passes / _PIPES
     single = tile.loads - tile.whole - tile.lanes_loaded
     loads = tile.whole * rates.load * work.passes + single * rates.single + tile.lanes_loaded * rates.lane
     instructions = (tile.accumulators * work.steps + tile.whole + tile.lanes_loaded) * work.kept
@@ -205,7 +209,7 @@ def product_cycles(work: ProductWork, rates: Rates) -> Cycles:
     summed = tile.accumulators * work.steps * lanes_apart * rates.summed
     l1, l2, l3 = work.bytes.T * np.array([rates.l1, rates.l2, rates.l3])[:, None]
     return Cycles(
-        busy=whole * (_norm(rates.blocks, multiply_adds, loads, latency) + conflicts),
+        busy=_norm(rates.blocks, whole * multiply_adds, whole * loads, whole * latency, l1 + l2) + whole * conflicts,
         loads=whole * loads,
         latency=whole * latency,
         spilled=whole * work.spilled * work.steps * rates.spill * work.passes,
@@ -261,6 +265,8 @@ def _kept(nests: Nests, tile: Tile) -> Array:
 def _passing(nests: Nests, size: float) -> Array:
     """Bytes that pass a cache: what the outermost loops touch that leave it there, as often as these begin anew.
 
+    The loop around these passes by at most all that it touches, once: an iteration finds there what the one before has
+    left, the rest of a line or of a window. Where all that a nest touches fits, the run before has left it there.
     A buffer whose lines crowd into a few sets is thrown out of them by itself and its share of the others.
     """
     n, loops = nests.limits.shape
@@ -275,8 +281,10 @@ def _passing(nests: Nests, size: float) -> Array:
         first = np.argmax(fits, axis=1)
         moves = (nests.strides(access) > 0) & (np.arange(loops) < first[:, None]) & (nests.limits > 1)
         last = np.where(moves.any(axis=1), loops - np.argmax(moves[:, ::-1], axis=1), 0)
-        total += at(own, first) * at(trips, last) * (2.0 if access.kind == "output" else 1.0)
-    return total
+        around = np.maximum(0, first - 1)
+        passing = np.minimum(at(own, first) * at(trips, last), at(own, around) * at(trips, around))
+        total += passing * (2.0 if access.kind == "output" else 1.0)
+    return np.where(together[:, 0] <= size, 0.0, total)
 
 
 def rates_of(values: Array) -> Rates:

@@ -2,6 +2,7 @@
 
 The trees predict how far the logarithm of a candidate's time lies from that of its predicted cycles (cost.py), both
 less their means over the Task. So a few samples suffice to correct the prediction, and where there are none it stands.
+A sample weighs the less the more its Task's times differ, or else the trees would learn little of Tasks whose do not.
 Regression orders pairs better than XGBoost's ranking objectives do, which see that one candidate is faster and not by
 how much: with noise in the times, most pairs that are nearly equal teach the opposite (docs/decisions/0023).
 """
@@ -22,6 +23,8 @@ BASE = "cost_all"
 """The feature that the trees correct: log2 of predicted cycles."""
 _FAILED = 0.5
 """Throughput of what failed, over that of the slowest that ran."""
+_LEAST_SPREAD = 0.05
+"""Standard deviation of the merits of a Task; where they are nearly equal, they are mostly noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,16 @@ class XGBoostOptions:
     """Parameters of the trees.
 
     Attributes:
-        columns: share of the features that a tree may look at, so that trees do not all lean on the same few.
+        columns, rows: shares of the features and of the samples that a tree may look at, so that trees do not all lean on
+            the same few.
         least: samples of a leaf.
         shrink: samples without a residual that each leaf has beside its own.
     """
 
-    rounds: int = 150
+    rounds: int = 200
     depth: int = 8
     columns: float = 0.5
+    rows: float = 0.7
     learning_rate: float = 0.1
     bins: int = 64
     least: int = 4
@@ -62,8 +67,15 @@ def train(
     parts = [(x, y) for x, y in parts if len(y) > 1 and y.min() < y.max()]
     if not parts:
         return prior
-    labels = [_merit(y) - _centred(merit_of(x, base)) for x, y in parts]
-    data = xgb.DMatrix(np.vstack([x for x, _ in parts]), np.concatenate(labels), nthread=1)
+    merits = [_merit(y) for _, y in parts]
+    labels = [merit - _centred(merit_of(x, base)) for merit, (x, _) in zip(merits, parts, strict=True)]
+    weights = np.concatenate([np.full(len(m), 1 / max(_LEAST_SPREAD, m.std())) for m in merits])
+    data = xgb.DMatrix(
+        np.vstack([x for x, _ in parts]),
+        np.concatenate(labels),
+        weight=weights / weights.mean(),
+        nthread=1,
+    )
     parameters = {
         "objective": "reg:squarederror",
         "base_score": 0.0,
@@ -71,6 +83,7 @@ def train(
         "max_bin": options.bins,
         "max_depth": options.depth,
         "colsample_bytree": options.columns,
+        "subsample": options.rows,
         "eta": options.learning_rate,
         "min_child_weight": options.least,
         "lambda": options.shrink,

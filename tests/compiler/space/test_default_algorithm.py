@@ -12,6 +12,7 @@ from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Algorithm
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.rules import build_space
+from compiler.space.winograd_phases import WinogradPhases
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
@@ -86,6 +87,21 @@ def test_the_expected_error_is_near_the_real_one(channels: int) -> None:
     got = native_outputs(workload, space.schedule(space.default), operands)
     error = stored_error(workload, got, reference_outputs(workload, operands))
     assert space.error / 10 < error < space.error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channels", [64, 128, 256, 512])
+def test_no_seed_of_eight_passes_the_expected_error(channels: int) -> None:
+    workload = padded_convolution(20, channels, 64, 3)
+    tiles = WinogradPhases(workload, 4, native_target())
+    space = build_space(workload, native_target(), 1, tiles.error)
+    values = {**space.values(space.default), "algorithm": "winograd4"}
+    assert space.legal(values)
+    for seed in range(8):
+        operands = random_operands(workload, seed)
+        got = native_outputs(workload, space.build(values), operands)
+        error = stored_error(workload, got, reference_outputs(workload, operands))
+        assert tiles.error / 3 < error < tiles.error
 
 
 def test_what_is_stored_between_phases_costs() -> None:

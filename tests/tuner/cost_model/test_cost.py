@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from compiler.pipeline import build_nest
 from compiler.space.rules import build_space
+from compiler.symbol import size_at
 from compiler.target import PRESETS
 from tests.compiler.attention import attention
 from tests.tuner import toy
@@ -47,16 +49,17 @@ def tile(task: Task, **values: object) -> Tile:
 
 
 def test_a_tile_that_fills_the_registers_is_predicted_near_the_least() -> None:
-    good, thin, tall = (cost(TASK, rows=r, vectors=v)["cost_compute"] for r, v in ((6, 2), (1, 1), (14, 1)))
+    tiles = ((6, 2, 4), (1, 1, 1), (14, 1, 4))
+    good, thin, tall = (cost(TASK, rows=r, vectors=v, unroll=u)["cost_compute"] for r, v, u in tiles)
     assert 1.0 < good < 1.7
     assert thin > 3 * good  # one sum after the other
     assert tall > 1.3 * good  # a load for each multiplication
 
 
 def test_what_does_not_fit_a_cache_passes_it_again() -> None:
-    small, large = (Task(toy.matmul(n, n, n), TARGET, 1, 1, f"{n}") for n in (64, 1536))
+    small, large = (Task(toy.matmul(n, n, n), TARGET, 1, 1, f"{n}") for n in (384, 1536))
     inside, outside = (cost(task, rows=6, vectors=2, order="inside") for task in (small, large))
-    assert outside["cost_memory"] > inside["cost_memory"]
+    assert outside["cost_l2"] > 3 * inside["cost_l2"]
     assert inside["cost_all"] >= inside["cost_compute"]
 
 
@@ -64,6 +67,28 @@ def test_rows_a_page_apart_fall_into_one_set() -> None:
     apart, close = (Task(toy.matmul(96, 128, k), TARGET, 1, 1, f"{k}") for k in (1024, 992))
     assert tile(apart, rows=12, vectors=1).conflict[0] == pytest.approx(12 / 8)
     assert tile(close, rows=12, vectors=1).conflict[0] < 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "vectors", "unroll"), [(1, 1, 8), (1, 1, 9), (1, 2, 2), (2, 1, 4), (2, 2, 2), (4, 2, 4)]
+)
+def test_sums_are_spread_as_the_compiler_spreads_them(rows: int, vectors: int, unroll: int) -> None:
+    chosen = candidate(TASK, rows=rows, vectors=vectors, unroll=unroll)
+    buffers = build_nest(TASK.workload, chosen.schedule).buffers
+    made = next((size_at(b.shape[0], {}) for b in buffers if ".p" in b.name), 1)
+    assert tile(TASK, rows=rows, vectors=vectors, unroll=unroll).copies[0] == made
+
+
+def test_sums_that_are_spread_wait_less() -> None:
+    spread, waiting = (cost(TASK, rows=1, vectors=1, unroll=u) for u in (8, 9))
+    assert waiting["cost_latency"] > 2 * spread["cost_latency"]
+
+
+def test_what_is_left_of_a_line_passes_once() -> None:
+    """A loop that walks along lines finds in the cache what the step before has brought there."""
+    task = Task(toy.matmul(96, 2048, 256), TARGET, 1, 1, "deep")
+    steps, lines = (cost(task, rows=6, vectors=2, unroll=u)["cost_l1"] for u in (1, 16))
+    assert steps == pytest.approx(lines, rel=0.1)
 
 
 def test_both_products_of_attention_are_seen() -> None:
