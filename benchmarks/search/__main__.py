@@ -213,7 +213,9 @@ def _parser() -> argparse.ArgumentParser:
     recording.add_argument(
         "--live", type=int, default=0, help="more rows of each, by the tuner's own search (0)"
     )
-    recording.add_argument("--visits", type=int, default=1, help="times that each uniform sample is timed (1)")
+    recording.add_argument(
+        "--visits", type=int, default=1, help="times that each uniform sample is timed (1)"
+    )
     settling = commands.add_parser("settle", help="compare the best of each pool; run it again to go on")
     for measuring in (recording, settling):
         measuring.add_argument("--minutes", type=float, default=1.0, help="wall clock (1)")

@@ -49,8 +49,8 @@ def initialise() -> None:
     """Make every back end of the llvmlite wheel known to LLVM, without its scheduler.
 
     Nests come in an order that keeps few values alive, and cores look far ahead by themselves. LLVM's scheduler knows
-    neither: in long unrolled bodies it moves loads so far up that registers spill, and it takes a third of the time of such a
-    body (docs/decisions/0042).
+    neither: in long unrolled bodies it moves loads so far up that registers spill, and it takes a third of the time of
+    such a body (docs/decisions/0042).
     """
     llvm.set_option("", "-enable-misched=false")
     llvm.initialize_all_targets()

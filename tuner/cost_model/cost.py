@@ -75,8 +75,9 @@ class Rates:
 RATES = Rates()
 """Of CPUs that take whole vectors."""
 HALVED = Rates(
-    load=0.609, single=0.392, lane=0.143, latency=3.58, window=303.0, spill=0.019, conflict=0.928, tile=0.0947, sums=3.1,
-    ragged=0.978, store=1.34, apart=0.59, summed=2.6, l1=0.027, l2=0.0162, l3=0.149, other=0.173, blocks=6.46, together=2.64,
+    load=0.609, single=0.392, lane=0.143, latency=3.58, window=303.0, spill=0.019, conflict=0.928, tile=0.0947,
+    sums=3.1, ragged=0.978, store=1.34, apart=0.59, summed=2.6, l1=0.027, l2=0.0162, l3=0.149, other=0.173, blocks=6.46,
+    together=2.64,
 )  # fmt: skip
 """Of those that halve their longest."""
 
@@ -92,7 +93,8 @@ class ProductWork:
 
     Attributes:
         tile: what is done again and again.
-        tiles: how often the tile runs, shorter ones at the ends included; `kept`: runs in a row that add to the same sums.
+        tiles: how often the tile runs, shorter ones at the ends included.
+        kept: runs in a row that add to the same sums.
         waste: points that so many whole tiles cover over those of the stage.
         steps: of the reduction in a tile, those that one instruction takes together counted once.
         spilled: vectors beyond the registers.
@@ -182,7 +184,9 @@ def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor:
         steps=tile.reduction / products(nests.instruction),
         spilled=np.maximum(0.0, tile.alive - target.vector_registers),
         reduces=np.where(nests.reduces.any(axis=1), 1.0, 0.0),
-        bytes=np.column_stack([_passing(nests, _FILLED * c) * tiles / counted for c in caches(target, threads)]),
+        bytes=np.column_stack(
+            [_passing(nests, _FILLED * c) * tiles / counted for c in caches(target, threads)]
+        ),
         lanes=target.lanes(anchor.dtype.size_bytes),
         passes=_passes(target),
     )
@@ -209,7 +213,8 @@ def product_cycles(work: ProductWork, rates: Rates) -> Cycles:
     summed = tile.accumulators * work.steps * lanes_apart * rates.summed
     l1, l2, l3 = work.bytes.T * np.array([rates.l1, rates.l2, rates.l3])[:, None]
     return Cycles(
-        busy=_norm(rates.blocks, whole * multiply_adds, whole * loads, whole * latency, l1 + l2) + whole * conflicts,
+        busy=_norm(rates.blocks, whole * multiply_adds, whole * loads, whole * latency, l1 + l2)
+        + whole * conflicts,
         loads=whole * loads,
         latency=whole * latency,
         spilled=whole * work.spilled * work.steps * rates.spill * work.passes,

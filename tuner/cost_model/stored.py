@@ -23,8 +23,8 @@ from tuner.cost_model.gates import BARS, Gates, differences, figure_of
 from tuner.cost_model.relative import NAMES
 from tuner.record import CODEGEN_EPOCH
 
-PAPERS = 5
-"""Version of the line of JSON."""
+PAPERS = 6
+"""Version of the line of JSON, and of what the names of features mean."""
 
 Machine = tuple[int, int, int]
 """Float32 lanes, vector registers, and multiply-adds of whole vectors that start in a cycle."""
@@ -82,8 +82,9 @@ def promoted(new: Gates, kept: Mapping[str, Mapping[str, float]] | None) -> str:
     """Why a newly trained model may not take the place of the kept one; "" where it may.
 
     It has to order candidates better than the prediction that it corrects, beyond doubt, for searches begin with it;
-    and what it takes without measuring must not be worse than the analytic default, in the mean over Tasks. Beside a
-    kept one, some figure has to be better beyond doubt and none worse, on the Tasks that both were judged on.
+    and what it takes without measuring must not be worse than the analytic default, in the mean over Tasks: without a
+    margin that is the default. Beside a kept one, some figure has to be better beyond doubt and none worse, on the
+    Tasks that both were judged on.
 
     `kept`: figures of each Task, judged by the same samples.
     """
@@ -93,7 +94,7 @@ def promoted(new: Gates, kept: Mapping[str, Mapping[str, float]] | None) -> str:
             f"it orders {new.pairwise_accuracy:.3f} of the pairs, the prediction alone {new.prediction:.3f}: it would "
             "be of no use"
         )
-    if new.instant.value < new.usual.value:
+    if new.margin is not None and new.instant.value < new.usual.value:
         return f"its choice reaches {new.instant:.3f}, the default {new.usual:.3f}: it would be of no use"
     if kept is None:
         return ""

@@ -32,8 +32,8 @@ class XGBoostOptions:
     """Parameters of the trees.
 
     Attributes:
-        columns, rows: shares of the features and of the samples that a tree may look at, so that trees do not all lean on
-            the same few.
+        columns, rows: shares of the features and of the samples that a tree may look at, so that trees do not all
+            lean on the same few.
         least: samples of a leaf.
         shrink: samples without a residual that each leaf has beside its own.
     """

@@ -91,7 +91,8 @@ def test_what_is_no_model_is_named(content: bytes, tmp_path: Path) -> None:
 def test_only_a_better_model_is_promoted() -> None:
     kept = GATES.by_task
     assert promoted(GATES, None) == ""
-    assert "the default 0.950" in promoted(gates(0.9, usual=0.95), None)
+    assert "the default 0.950" in promoted(replace(gates(0.9, usual=0.95), margin=0.1), None)
+    assert promoted(replace(gates(0.9, usual=0.95), margin=None), None) == ""  # its choice is the default
     assert "the prediction alone 0.900" in promoted(gates(0.9, alone=0.9), None)
     assert "not better than the model in use beyond doubt" in promoted(GATES, kept)
     assert promoted(gates(0.93), kept) == ""
