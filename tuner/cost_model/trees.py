@@ -32,16 +32,14 @@ class XGBoostOptions:
     """Parameters of the trees.
 
     Attributes:
-        columns, rows: shares of the features and of the samples that a tree may look at, so that trees do not all
-            lean on the same few.
+        columns: share of the features that a tree may look at, so that trees do not all lean on the same few.
         least: samples of a leaf.
         shrink: samples without a residual that each leaf has beside its own.
     """
 
-    rounds: int = 200
+    rounds: int = 150
     depth: int = 8
     columns: float = 0.5
-    rows: float = 0.7
     learning_rate: float = 0.1
     bins: int = 64
     least: int = 4
@@ -83,7 +81,6 @@ def train(
         "max_bin": options.bins,
         "max_depth": options.depth,
         "colsample_bytree": options.columns,
-        "subsample": options.rows,
         "eta": options.learning_rate,
         "min_child_weight": options.least,
         "lambda": options.shrink,

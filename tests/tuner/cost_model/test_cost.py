@@ -53,7 +53,7 @@ def test_a_tile_that_fills_the_registers_is_predicted_near_the_least() -> None:
     good, thin, tall = (cost(TASK, rows=r, vectors=v, unroll=u)["cost_compute"] for r, v, u in tiles)
     assert 1.0 < good < 1.7
     assert thin > 3 * good  # one sum after the other
-    assert tall > 1.3 * good  # a load for each multiplication
+    assert tall > 1.15 * good  # a load for each multiplication
 
 
 def test_what_does_not_fit_a_cache_passes_it_again() -> None:
@@ -126,16 +126,17 @@ def test_what_all_lanes_share_is_dearer_to_load_where_its_rate_says_so() -> None
     work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
     per_step = work.tile.loads / work.tile.reduction
     assert (per_step[0], (work.tile.whole / work.tile.reduction)[0]) == (8, 2)  # six rows, two vectors
-    dear = product_cycles(work, replace(RATES, single=2 * RATES.single)).loads[0]
-    assert dear == pytest.approx(product_cycles(work, RATES).loads[0] * (6 * 2 + 2) / 8)
+    alike = replace(RATES, single=RATES.load)
+    dear = product_cycles(work, replace(alike, single=2 * RATES.load)).loads[0]
+    assert dear == pytest.approx(product_cycles(work, alike).loads[0] * (6 * 2 + 2) / 8)
 
 
 def test_a_core_begins_the_next_sums_where_those_of_a_tile_are_few() -> None:
     heavy = HeavyNests()(TASK, [candidate(TASK, rows=1, vectors=1)])[0]
     work = product_work(heavy.nests, tile_of(heavy.nests, TARGET, heavy.stage), TARGET, 1, heavy.stage)
     short, long = replace(work, kept=np.ones(1)), replace(work, kept=np.full(1, 1000.0))
-    ahead = replace(RATES, window=300.0)
-    assert product_cycles(short, ahead).latency[0] < 0.2 * product_cycles(short, RATES).latency[0]
+    ahead, near = replace(RATES, window=300.0), replace(RATES, window=1.0)
+    assert product_cycles(short, ahead).latency[0] < 0.2 * product_cycles(short, near).latency[0]
     assert product_cycles(long, ahead).latency[0] == product_cycles(long, RATES).latency[0]
 
 
