@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 
 import llvmlite.binding as llvm
 
@@ -16,9 +19,20 @@ and an Emitter makes each address once, outside the loops that do not move it. V
 nothing that made code faster, and took as long as all the rest of this together; LLVM's full pipeline takes longer."""
 
 
+MANY_REGISTERS = 32
+"""Vector registers of targets whose code LLVM does not reorder (docs/decisions/0042).
+
+Nests come in an order that keeps few values alive, and cores look far ahead by themselves. LLVM's scheduler knows
+neither: in long unrolled bodies it moves loads so far up that registers spill, and takes a third of the time of such a
+body. With few registers its sense of them helps more than it harms.
+"""
+
 KERNEL_LEVEL, PROGRAM_LEVEL = 3, 1
 """How hard LLVM's code generator tries. A program is one long block that runs once per run: above level 1 the code
 generator takes longer for it than for ten kernels."""
+
+
+_SWITCH = Lock()
 
 
 def emit_object(ir: str, target: Target, level: int = KERNEL_LEVEL) -> bytes:
@@ -30,13 +44,25 @@ def emit_object(ir: str, target: Target, level: int = KERNEL_LEVEL) -> bytes:
         return emit_assembly(ir, target).encode()
     machine = _machine(target, level, os.getpid())
     module = _optimised(ir, machine)
-    return bytes(machine.emit_object(module))
+    with _scheduling(target):
+        return bytes(machine.emit_object(module))
 
 
 def emit_assembly(ir: str, target: Target) -> str:
     """The optimised module as assembly text."""
     machine = target_machine(target)
-    return str(machine.emit_assembly(_optimised(ir, machine)))
+    module = _optimised(ir, machine)
+    with _scheduling(target):
+        return str(machine.emit_assembly(module))
+
+
+@contextmanager
+def _scheduling(target: Target) -> Iterator[None]:
+    """Whether LLVM reorders the instructions for a Target: one switch for the process, so one emission at a time."""
+    wanted = "false" if target.vector_registers >= MANY_REGISTERS else "true"
+    with _SWITCH:
+        llvm.set_option("", f"-enable-misched={wanted}")
+        yield
 
 
 def llvm_version() -> str:
@@ -46,13 +72,7 @@ def llvm_version() -> str:
 
 @cache
 def initialise() -> None:
-    """Make every back end of the llvmlite wheel known to LLVM, without its scheduler.
-
-    Nests come in an order that keeps few values alive, and cores look far ahead by themselves. LLVM's scheduler knows
-    neither: in long unrolled bodies it moves loads so far up that registers spill, and it takes a third of the time of
-    such a body (docs/decisions/0042).
-    """
-    llvm.set_option("", "-enable-misched=false")
+    """Make every back end of the llvmlite wheel known to LLVM."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 
