@@ -112,7 +112,7 @@ def test_differences_are_those_of_the_same_tasks() -> None:
 
 
 def test_a_rule_that_holds_everywhere_passes_the_gates() -> None:
-    tasks = [samples(network, seed) for seed, network in enumerate("aabbcc")]
+    tasks = [samples(network, seed) for seed, network in enumerate("aaaabbbbcccc")]
     found = held_out(tasks, XGBoostOptions(columns=1.0), columns=range(12))
     assert found is not None
     assert found.missed == []
