@@ -52,13 +52,13 @@ class _Spreading(Sums):
             return stmt
         return self._spread(stmt, found, count)
 
-    def _spread(self, stmt: Block, found: list[tuple[Chain, For]], copies: int) -> Stmt:
+    def _spread(self, stmt: Block, found: list[tuple[Chain, For]], count: int) -> Stmt:
         first, around = found[0]
         parts = replace(
-            self._buffer, name=f"{self._name}.p{len(self.made)}", shape=(copies, *self._buffer.shape)
+            self._buffer, name=f"{self._name}.p{len(self.made)}", shape=(count, *self._buffer.shape)
         )
         self.made.append(parts)
-        known = {id(loop): _apart(chain, loop, parts.name, copies) for chain, loop in found}
+        known = {id(loop): _apart(chain, loop, parts.name, count) for chain, loop in found}
         last = max(
             i for i, s in enumerate(stmt.statements) if any(id(x) in known for x in walk_statements(s))
         )
@@ -66,9 +66,9 @@ class _Spreading(Sums):
         number = f"{around.var}.q"
         place = (Index.of(number), *first.store.indices)
         zero = Store(parts.name, place, Const(0.0, self._buffer.dtype))
-        start = For(number, Extent(copies), LoopKind.UNROLLED, nested(first.loops, zero))
+        start = For(number, Extent(count), LoopKind.UNROLLED, nested(first.loops, zero))
         total: Expr = Load(first.store.buffer, first.store.indices)
-        for copy in range(copies):
+        for copy in range(count):
             total = Apply("add", (total, Load(parts.name, (Index.of(copy), *first.store.indices))))
         end = nested(first.loops, Store(first.store.buffer, first.store.indices, total))
         return block(start, *changed[: last + 1], end, *changed[last + 1 :])
@@ -84,13 +84,13 @@ def _span(chain: Chain) -> tuple[Index, tuple[tuple[int, Extent], ...]]:
     return chain.start, tuple((chain.flat.coefficient(loop.var), loop.extent) for loop in chain.loops)
 
 
-def _apart(chain: Chain, around: For, parts: str, copies: int) -> Stmt:
+def _apart(chain: Chain, around: For, parts: str, count: int) -> Stmt:
     """The products, each added to the next of the sums in turn."""
     number, one = f"{around.var}.p", f"{around.var}.q"
     store = chain.store
     assert isinstance(store.value, Apply)
     place = (Index.of(one), *store.indices)
     added = Store(parts, place, Apply("add", (Load(parts, place), store.value.args[1])))
-    body = substitute_statement(nested(chain.loops, added), {around.var: Index.of(number) * copies + one})
-    turns = For(one, Extent(copies), LoopKind.UNROLLED, body)
-    return For(number, Extent(around.extent.limit // copies), LoopKind.UNROLLED, turns)
+    body = substitute_statement(nested(chain.loops, added), {around.var: Index.of(number) * count + one})
+    turns = For(one, Extent(count), LoopKind.UNROLLED, body)
+    return For(number, Extent(around.extent.limit // count), LoopKind.UNROLLED, turns)
