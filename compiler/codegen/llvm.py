@@ -23,8 +23,8 @@ MANY_REGISTERS = 32
 """Vector registers of targets whose code LLVM does not reorder (docs/decisions/0042).
 
 Nests come in an order that keeps few values alive, and cores look far ahead by themselves. LLVM's scheduler knows
-neither: in long unrolled bodies it moves loads so far up that registers spill, and takes a third of the time of such a
-body. With few registers its sense of them helps more than it harms.
+neither: for Zen 4 it moves the loads of long unrolled bodies so far up that registers spill. With few registers its
+sense of them helps more than it harms.
 """
 
 KERNEL_LEVEL, PROGRAM_LEVEL = 3, 1
