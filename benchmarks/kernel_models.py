@@ -26,6 +26,32 @@ def batch_matmul(batch: int, m: int, k: int, n: int) -> onnx.ModelProto:
     return build([node], {"x": (batch, m, k), "z": (batch, k, n)}, {})
 
 
+def masked_attention(heads: int, tokens: int, width: int) -> onnx.ModelProto:
+    """Softmax of scaled products of queries and keys, with a mask, times values; heads beside each other in a token."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "heads"], ["q.t"]),
+        helper.make_node("Transpose", ["q.t"], ["q"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["z", "heads"], ["k.t"]),
+        helper.make_node("Transpose", ["k.t"], ["k"], perm=[0, 2, 3, 1]),
+        helper.make_node("Reshape", ["v", "heads"], ["v.t"]),
+        helper.make_node("Transpose", ["v.t"], ["w"], perm=[0, 2, 1, 3]),
+        helper.make_node("MatMul", ["q", "k"], ["p"]),
+        helper.make_node("Mul", ["p", "scale"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "mask"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["a"], axis=-1),
+        helper.make_node("MatMul", ["a", "w"], ["o.t"]),
+        helper.make_node("Transpose", ["o.t"], ["o"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["o", "tokens"], ["y"]),
+    ]
+    whole = (1, tokens, heads * width)
+    weights = {
+        "scale": np.array(width**-0.5, np.float32),
+        "heads": np.array((1, tokens, heads, width), np.int64),
+        "tokens": np.array(whole, np.int64),
+    }
+    return build(nodes, {"x": whole, "z": whole, "v": whole, "mask": (1, 1, 1, tokens)}, weights)
+
+
 def convolution(
     ic: int,
     oc: int,

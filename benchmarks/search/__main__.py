@@ -42,7 +42,7 @@ from tuner.cost_model.gates import TaskSamples, held_out
 from tuner.cost_model.relative import NAMES
 from tuner.cost_model.shipped import SHIPPED
 from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
-from tuner.cost_model.trees import XGBoostOptions, base_of, train
+from tuner.cost_model.trees import POOLED, base_of, train
 from tuner.phases import PhaseClock
 from tuner.workbench import Workbench
 from workers.cores import cores_apart
@@ -142,7 +142,7 @@ def _train(options: argparse.Namespace) -> None:
     if why:
         print(f"not kept: {why}")
         raise SystemExit(1)
-    booster = train([(t.features, t.throughput) for t in tasks], XGBoostOptions(), base=base_of(NAMES))
+    booster = train([(t.features, t.throughput) for t in tasks], POOLED, base=base_of(NAMES))
     assert booster is not None  # the gates have trained on fewer
     number = 1 if kept is None else kept.number + 1
     save_model(options.model, booster, gates, number, seen(pools))

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median, stdev
+from statistics import geometric_mean, median, stdev
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differ
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
-from tuner.cost_model.trees import XGBoostOptions, base_of, train
+from tuner.cost_model.trees import POOLED, base_of, train
 from tuner.interval import RESAMPLES, Interval
 from tuner.loading import default_space
 from tuner.near import Relatives
@@ -141,7 +141,7 @@ def warm_replays(
     priors = {
         network: train(
             [(t.features, t.throughput) for t in tasks if t.group != network],
-            XGBoostOptions(),
+            POOLED,
             base=base_of(NAMES),
         )
         for network in {pool.network for pool in pools if pool.network != SHAPES}
@@ -257,8 +257,8 @@ def agreement(pools: Sequence[Pool]) -> float | None:
     """
     shares = []
     for pool in pools:
-        visited = [row.ratios for row in pool.rows if min(len(row.times), len(row.ratios)) > 1]
-        halves = np.array([(median(ratios[::2]), median(ratios[1::2])) for ratios in visited])
+        visited = [row.said for row in pool.rows if len(row.said) > 1]
+        halves = np.array([(geometric_mean(said[::2]), geometric_mean(said[1::2])) for said in visited])
         if len(halves) < LEAST_ROWS:
             continue
         one, other = (np.log(half[:, None] / half[None]) for half in halves.T)

@@ -35,8 +35,6 @@ from workers.wire import task_from_json, task_json
 
 SHAPES = "shapes"
 """The network of the layers of `benchmarks.search.shapes`: its pools teach, and are never judged."""
-SETTLED = 2
-"""So many ratios to the default say more of a candidate than its own samples."""
 RATIO_SHARE, SHARE_DEVIATION = 0.25, 0.25
 """Share, of logarithms, of a single ratio beside the least of a candidate's own samples, and how far from it what a
 pool itself says may be: see `_ratio_share`."""
@@ -49,15 +47,16 @@ class Row:
     """A candidate.
 
     Attributes:
-        seconds: the median of its ratios to the default, times what that takes; where it has been compared with that
-            less than SETTLED times, some of that (`_ratio_share`) and some of what `settled` says of its visits; None
-            where it failed.
+        seconds: the median of its ratios to the default, times what that takes, where it has been compared with that
+            beside its visits; else of each visit some of its ratio (`_ratio_share`) and some of what it took, all
+            visits alike; None where it failed.
         failure: how it failed.
         error: of the output, relative to the largest.
         searched: whether it was found by a search among the best, and not sampled uniformly.
         visits: the least of each visit's samples (what disturbs the others is not the candidate's), where there was
             more than one visit.
-        ratios: its time over the default's, one per comparison.
+        ratios: its time over the default's, one per visit and comparison.
+        said: seconds by each visit and its ratio together, where it has ratios.
     """
 
     assignment: Assignment
@@ -67,6 +66,7 @@ class Row:
     searched: bool = False
     visits: tuple[float, ...] = ()
     ratios: tuple[float, ...] = ()
+    said: tuple[float, ...] = ()
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -294,7 +294,16 @@ def _merged(space: SearchSpace, lines: Iterable[Any], beside: Assignment) -> lis
     beside_s, share = _beside_s(found, ratios), _ratio_share(batches)
     if beside_s is not None and beside in found and found[beside].seconds is not None:
         found[beside] = replace(found[beside], seconds=beside_s)
-    return [_compared(row, ratios.get(row.assignment, ()), beside_s, share) for row in found.values()]
+    paces = _paces(list(found.values()))
+    return [_compared(row, ratios.get(row.assignment, ()), beside_s, share, paces) for row in found.values()]
+
+
+def _paces(rows: Sequence[Row]) -> list[float]:
+    """How long what was timed took in each visit, over the first: days differ, and some were visited on one alone."""
+    paces = [1.0]
+    while again := [row.times for row in rows if len(row.times) > len(paces)]:
+        paces.append(median(times[len(paces)] / times[0] for times in again))
+    return paces
 
 
 def _ratio_share(batches: Sequence[tuple[float, float]]) -> float:
@@ -330,13 +339,16 @@ def _beside_s(rows: Mapping[Assignment, Row], ratios: Mapping[Assignment, Sequen
     return median(said) if said else None
 
 
-def _compared(row: Row, ratios: Sequence[float], beside_s: float | None, share: float) -> Row:
+def _compared(
+    row: Row, ratios: Sequence[float], beside_s: float | None, share: float, paces: Sequence[float]
+) -> Row:
     if not ratios or row.seconds is None or beside_s is None:
         return row
-    if len(ratios) >= SETTLED:
-        share = 1.0
-    seconds = row.seconds ** (1 - share) * (beside_s * median(ratios)) ** share
-    return replace(row, seconds=seconds, ratios=tuple(ratios))
+    visits = zip(row.times, paces, ratios, strict=False)
+    said = tuple((own / pace) ** (1 - share) * (beside_s * ratio) ** share for own, pace, ratio in visits)
+    compared = len(ratios) > max(1, len(row.times))
+    seconds = beside_s * median(ratios) if compared else median(said)
+    return replace(row, seconds=seconds, ratios=tuple(ratios), said=said)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[Any]]:

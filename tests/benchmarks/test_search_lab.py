@@ -7,7 +7,7 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from benchmarks.search.settle import FRONTS, PROPOSED, settle
 from compiler.errors import InputError
 from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
-from compiler.space.space import Value
+from compiler.space.space import Assignment, Value
 from compiler.target import PRESETS
 from examples.networks import filled
 from tests.compiler.workloads import padded_convolution, windows
@@ -570,15 +570,38 @@ def test_a_full_pool_is_visited_again(tmp_path: Path) -> None:
     assert {len(row.times) for row in others if row.searched} == {1}
     assert len(default.times) == 4
     assert default.seconds == pytest.approx(settled(default.times), rel=0.05)
-    assert [r.seconds for r in sampled] == pytest.approx(
-        [default.seconds * np.median(r.ratios) for r in sampled]
-    )
+    assert [r.seconds for r in sampled] == pytest.approx([np.median(r.said) for r in sampled])
+    assert {len(row.said) for row in sampled} == {4}
     assert [r.times for r in found.rows] == [r.times for r in PoolFile(path).rows]
     agreed = lab.agreement([found])
     assert agreed is not None
     assert 0.5 < agreed <= 1.0
     assert lab.agreement(POOLS) is None
     assert "halves of the visits agree" in lab.Findings([found], None, None, {}, {}, 0).text()
+
+
+def test_all_visits_count_alike_and_comparisons_count_alone(tmp_path: Path) -> None:
+    """The second day is twice as slow, and not all candidates have been visited on it."""
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    file = PoolFile(path)
+    default, *others = itertools.islice(samples(file.space), 4)
+    real_s = dict(zip(others, (2e-3, 2.2e-3, 3e-3), strict=True))
+
+    def visit(pace: float, errors: Mapping[Assignment, float]) -> None:
+        times = {a: pace * real_s[a] * error for a, error in errors.items()}
+        measured = [(a, Measured((s,), 2e-7)) for a, s in times.items()]
+        file.append([(default, Measured((pace * 1e-3,), 2e-7)), *measured], searched=False)
+        file.append_ratios([(a, s / pace / 1e-3) for a, s in times.items()])
+
+    visit(1.0, {others[0]: 1.1, others[1]: 1.0, others[2]: 1.0})
+    visit(2.0, {others[0]: 1 / 1.1, others[1]: 1.0})
+    found = {row.assignment: row for row in file.rows}
+    assert [found[a].seconds for a in others] == pytest.approx(list(real_s.values()), rel=0.06)
+    ratio = found[others[1]].seconds / found[others[0]].seconds
+    assert ratio == pytest.approx(1.1, rel=1e-3)
+    file.append_ratios([(others[0], 5.0)] * 3)
+    assert next(r for r in file.rows if r.assignment == others[0]).seconds == pytest.approx(5e-3, rel=0.06)
 
 
 @pytest.mark.parametrize("command", ["report", "train", "fit"])

@@ -52,7 +52,7 @@ _MACHINE = ("threads", "lanes", "registers", "l1", "l2", "l3")
 _TILE = (
     "vector", "vector_waste", "rows", "vectors", "reduction", "accumulators", "loads_per_step",
     "loads_per_multiplication", "lanes_loaded", "conflict", "pressure", "spill", "body", "input_stride",
-    "constant_stride", "output_stride",
+    "constant_stride", "output_stride", "rows_tiles", "rows_last", "vectors_tiles", "vectors_last", "reduction_last",
 )  # fmt: skip
 _LEVEL = (
     "trips", "reduces", *(f"moves_{c}" for c in _CLASSES), *(f"{c}_bytes" for c in _CLASSES),
@@ -166,7 +166,30 @@ def _tile(nests: Nests, tile: Tile, target: Target, anchor: Stage) -> Array:
             np.maximum(0.0, tile.alive - registers),
             np.log2(accumulators * tile.reduction + 1),
             *(_last_stride(nests, kind) for kind in _CLASSES),
+            *_ends(nests, tile),
         ]
+    )
+
+
+def _ends(nests: Nests, tile: Tile) -> tuple[Array, ...]:
+    """Tiles across and along the vectors, and how much of a whole one the last is; of the reduction, the latter.
+
+    All tiles but the last are whole: its share tells what loads and latencies it has for nothing.
+    """
+    if not nests.limits.shape[1]:
+        return tuple(np.ones((5, len(nests.limits))))
+    inner, sizes = nests.spans[np.arange(len(tile.start)), tile.start], nests.spans[:, 0]
+    tiles = np.ceil(sizes / inner)
+    last = sizes / inner - tiles + 1.0
+    reduces = ((nests.steps > 0) & nests.reduces[:, :, None]).any(axis=1)
+    along = (nests.steps[:, -1] > 0) & ~reduces
+    rows = ~along & ~reduces & (inner > 1)
+    return (
+        np.log2(product_of(tiles, rows)),
+        product_of(last, rows),
+        np.log2(product_of(tiles, along)),
+        product_of(last, along),
+        product_of(last, np.asarray(reduces)),
     )
 
 

