@@ -599,7 +599,7 @@ def test_all_visits_count_alike_and_comparisons_count_alone(tmp_path: Path) -> N
     found = {row.assignment: row for row in file.rows}
     assert [found[a].seconds for a in others] == pytest.approx(list(real_s.values()), rel=0.06)
     ratio = found[others[1]].seconds / found[others[0]].seconds
-    assert ratio == pytest.approx(1.1, rel=1e-3)
+    assert ratio == pytest.approx(1.1, rel=1e-2)
     file.append_ratios([(others[0], 5.0)] * 3)
     assert next(r for r in file.rows if r.assignment == others[0]).seconds == pytest.approx(5e-3, rel=0.06)
 
