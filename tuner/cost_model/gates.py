@@ -24,8 +24,11 @@ from tuner.interval import RESAMPLES, Interval
 GAP = 0.03
 """Candidates of a pair differ by more than this."""
 BARS = {"pairwise_accuracy": 0.93, "peak_at_1": 0.92, "peak_at_5": 0.96, "instant": 0.92}
-MARGINS = tuple(np.round(np.arange(0.0, 1.001, 0.02), 2).tolist())
-"""By how much a candidate's score, a logarithm of throughput, has to pass the default's: what is tried."""
+MARGINS = tuple(np.round(np.arange(0.1, 1.001, 0.02), 2).tolist())
+"""By how much a candidate's score, a logarithm of throughput, has to pass the default's: what is tried.
+
+Trials order candidates as networks do but for several percent (docs/decisions/0038): less of a lead is none in there.
+"""
 SURE = 2.0
 """Standard errors that a gain has to pass."""
 SLOWER = 0.05
@@ -208,12 +211,15 @@ def _figures(judged: _Judged, margin: float | None) -> dict[str, float]:
 def _margin(judged: Sequence[_Judged]) -> float | None:
     """The margin of the largest gain over the default that is a gain beyond doubt, the middle of equals.
 
-    None where there is none: a choice that is as good as the default on the average is worse on many Tasks.
+    None where there is none: a choice that is as good as the default on the average is worse on many Tasks. Nor does a
+    margin do that lets through a choice which is slower than the default by more than SLOWER.
     """
     sure: dict[float, float] = {}
     for margin in MARGINS:
         gains = [j.instant(margin) - j.usual for j in judged]
-        sure[margin] = float(np.mean(gains) - SURE * np.std(gains) / math.sqrt(len(gains))) if gains else 0.0
-    most = max(sure.values())
+        slower = any(j.instant(margin) < j.usual / (1 + SLOWER) for j in judged)
+        if gains and not slower:
+            sure[margin] = float(np.mean(gains) - SURE * np.std(gains) / math.sqrt(len(gains)))
+    most = max(sure.values(), default=0.0)
     best = [margin for margin, gain in sure.items() if gain >= most - 1e-9]
     return best[len(best) // 2] if most > 0 else None
