@@ -119,7 +119,8 @@ def test_gates_leave_a_network_out_and_report_the_default() -> None:
     assert gates.pairwise_accuracy.value > 0.8  # the formula holds for every network
     assert set(gates.missed) <= set(lab.BARS)
     assert gates.usual.value == pytest.approx(np.mean([t.throughput[t.default] for t in SAMPLES]))
-    assert gates.instant.value >= gates.usual.value  # three Tasks are too few to be sure of more
+    # What two Tasks of one network teach is nothing to choose by on another.
+    assert gates.instant == gates.usual
     assert set(gates.by_task) == {task.key for task in SAMPLES}
     assert lab.held_out([t for t in SAMPLES if t.group == "two"]) is None
 

@@ -120,6 +120,20 @@ def test_a_rule_that_holds_everywhere_passes_the_gates() -> None:
     assert found.worse == 0.0
 
 
+def test_no_margin_lets_through_what_is_slower_on_one_task() -> None:
+    """However much the others gain: nobody is served a slower result."""
+    tasks = [samples(network, seed) for seed, network in enumerate("aaaabbbbcccc")]
+    other = samples("d", 12)
+    found = held_out(
+        [*tasks, replace(other, throughput=1.01 - other.throughput)],
+        XGBoostOptions(columns=1.0),
+        columns=range(12),
+    )
+    assert found is not None
+    assert found.peak_at_1.value > found.usual.value + 0.1
+    assert found.margin is None
+
+
 def test_the_margin_keeps_a_guessing_model_from_choosing() -> None:
     """Where features tell nothing and the default is good, it is best to take it."""
     rng = np.random.default_rng(0)
