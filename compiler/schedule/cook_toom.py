@@ -2,9 +2,10 @@
 
     y = A^T ((G g) * (B^T d))        d: m + r - 1 inputs, g: r taps, y: m outputs
 
-Derived exactly, in rational numbers, by the transposition of polynomial interpolation at the points 0, 1, -1, 2, -2,
-1/2, ... and infinity (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and Gray, Fast Algorithms for
-Convolutional Neural Networks, arXiv 1509.09308).
+Derived exactly, in rational numbers, by the transposition of polynomial interpolation at some points and infinity
+(Winograd, Arithmetic Complexity of Computations, 1980; Lavin and Gray, Fast Algorithms for Convolutional Neural
+Networks, arXiv 1509.09308). The points decide how much rounding errors grow, and good ones are found by trying
+(Barabasz et al., Error Analysis and Improving the Accuracy of Winograd Convolution for DNNs, arXiv 1803.10986).
 """
 
 from __future__ import annotations
@@ -16,7 +17,24 @@ from math import lcm, sqrt
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2, "1/2", "-1/2"))
+Points = tuple[Fraction, ...]
+
+WHOLE_POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2))
+"""Points of which the first few make whole numbers of the data's matrix and the outputs'."""
+FLOAT_POINTS = {
+    len(points): tuple(Fraction(p) for p in points)
+    for points in (
+        (0,),
+        (0, 1),
+        (0, 1, -1),
+        (0, "-5/8", "7/8", "-7/4"),
+        (0, "11/16", "-11/16", "23/16", "-23/16"),
+        (0, "-1/2", "3/4", -1, "9/8", "-5/2"),
+        (0, "9/16", "-9/16", 1, -1, "7/4", "-7/4"),
+    )
+}
+"""By their number: those of few binary digits, so that entries of the data's matrix and the outputs' are floats, under
+which rounding errors of three taps grow least. Two that differ in their sign alone save some multiplications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +47,13 @@ class CookToom:
 
 
 @cache
-def cook_toom(m: int, r: int) -> CookToom:
-    """The matrices of F(m, r); raises ValueError where there are not enough points."""
+def cook_toom(m: int, r: int, *, whole_points: bool = False) -> CookToom:
+    """The matrices of F(m, r), for floats unless with whole points; raises ValueError where there are not enough."""
     n = m + r - 1
-    if m < 1 or r < 1 or n - 1 > len(POINTS):
+    points = WHOLE_POINTS[: n - 1] if whole_points else FLOAT_POINTS.get(n - 1, ())
+    if m < 1 or r < 1 or len(points) < n - 1:
         msg = f"no matrices for F({m}, {r})"
         raise ValueError(msg)
-    points = POINTS[: n - 1]
     scales = [_product([p - q for q in points if q != p]) for p in points]
     output = [[p**i for p in points] + [Fraction(i == m - 1)] for i in range(m)]
     taps = [[p**i / scale for i in range(r)] for p, scale in zip(points, scales, strict=True)]
@@ -63,18 +81,19 @@ def whole(matrices: CookToom) -> tuple[CookToom, int]:
 
 
 @cache
-def growth(m: int, r: int) -> float:
+def growth(matrices: CookToom) -> float:
     """How much larger rounding errors of F(m, r) are than those of the direct form, for random data and taps.
 
-    Errors of the products grow with the rows of all three matrices that meet in them: the root of the mean square.
+    Errors of the products grow with the rows of all three matrices that meet in them; the worst output counts.
     """
-    matrices = cook_toom(m, r)
     sizes = [
         float(sum(x * x for x in g) * sum(x * x for x in b))
         for g, b in zip(matrices.filter, matrices.data, strict=True)
     ]
-    squares = sum(float(a * a) * size for row in matrices.output for a, size in zip(row, sizes, strict=True))
-    return sqrt(squares / (m * r))
+    squares = [
+        sum(float(a * a) * size for a, size in zip(row, sizes, strict=True)) for row in matrices.output
+    ]
+    return sqrt(max(squares) / len(matrices.filter[0]))
 
 
 @cache

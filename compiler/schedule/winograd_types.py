@@ -53,7 +53,7 @@ def whole_types(m: int, size: int, total: DType, data: DType, taps: Operand, cha
     if total is not DType.I32 or not data.is_integer or not taps.dtype.is_integer:
         msg = f"no exact form for sums in {total.value} of {data.value} by {taps.dtype.value}"
         raise ValueError(msg)
-    matrices, factor = whole(cook_toom(m, size))
+    matrices, factor = whole(cook_toom(m, size, whole_points=True))
     low, high = taps.dtype.limits
     weights = (low, high) if taps.bound is None else (-taps.bound, taps.bound)
     for matrix, (least, most) in ((matrices.data, data.limits), (matrices.filter, weights)):

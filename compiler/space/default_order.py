@@ -23,8 +23,10 @@ FAR, NEAR = 1 / 6, 1 / 24
 """Cycles per byte from beyond the second cache, and from it."""
 BURST = 512
 """Bytes that a run in another page costs at least."""
-LEAST_READS = 4
+LEAST_READS, LEAST_READS_ON_ONE_PIPE = 4, 2
 """Times that a panel of constants is read so that the next one is there in time (compiler/codegen/ahead.py)."""
+EQUAL = 1 + 1e-6
+"""What sums of the same terms differ by."""
 OPEN = 0.1
 """Share of the time of fetching that is never hidden: it settles what is equal otherwise."""
 
@@ -50,6 +52,7 @@ class TileTraffic:
         result: what is stored.
         panel: the axis of the vectors.
         nearest, near: bytes that stay in the first cache, and in the second.
+        least_reads: LEAST_READS of the target.
         rows: of a tile.
         cycles: of its multiply-adds.
     """
@@ -59,6 +62,7 @@ class TileTraffic:
     panel: str
     nearest: int
     near: int
+    least_reads: int
     rows: int
     cycles: float
 
@@ -69,12 +73,15 @@ def tile_traffic(
     """Of tiles of a reduction that another stage stores."""
     result = _Access(frozenset(a.name for a in store.axes), workload.buffers[store.target].size_bytes)
     nearest, near = target.l1_bytes // 2, target.l2_bytes // 2
-    return TileTraffic(_reads(workload, anchor), result, axes.vector.name, nearest, near, rows, cycles)
+    least = LEAST_READS_ON_ONE_PIPE if target.halves_vectors else LEAST_READS
+    return TileTraffic(_reads(workload, anchor), result, axes.vector.name, nearest, near, least, rows, cycles)
 
 
 def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -> str:
     """The name of the order, loops outermost first, that takes the least time; the first of equals."""
-    return min(orders, key=lambda name: _cycles(traffic, orders[name]))
+    costs = {name: _cycles(traffic, loops) for name, loops in orders.items()}
+    least = min(costs.values())
+    return next(name for name, cost in costs.items() if cost <= least * EQUAL)
 
 
 def tile_loops(
@@ -120,7 +127,7 @@ def _cycles(traffic: TileTraffic, around: Sequence[Loop]) -> float:
 def _spread(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> int:
     """Tiles over which a slice arrives: those that read the one before, where code fetches ahead."""
     tiles = prod(count for _, count in loops[_innermost(read, loops) + 1 :])
-    ahead = read.packed and read.size_bytes > traffic.near and tiles >= LEAST_READS
+    ahead = read.packed and read.size_bytes > traffic.near and tiles >= traffic.least_reads
     return tiles if ahead else 1
 
 

@@ -30,9 +30,18 @@ from compiler.workload.ir import Stage
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
-SHORT_SUM, FEW_SUMS = 64, 12
-"""Terms of a short sum, and sums of a tile then, where what it stores leaves the second cache: a larger one would store
-its lines, and read those of a residual, all at once. One pipe needs no more in flight."""
+FILLED, TALLEST = 4, 8
+"""Multiply-adds in flight that hide their latency, and the loads of their operands, on one pipe; and rows of a tile for
+it, more of which bring nothing."""
+
+FEW_PANELS = 2
+"""Vectors along the columns up to which joining rows in the last one takes longer than it saves on one pipe."""
+
+WIDE = (4, 3, 2)
+"""Vectors of a tile that reads constants once on one pipe, the best first, if they leave no rest."""
+
+BEGIN = 0.5
+"""Multiply-adds that take as long as beginning and ending a tile on one pipe, per step of the reduction."""
 
 LOAD = 1.25
 """Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
@@ -179,14 +188,15 @@ def tile_cycles(tile: RegisterTile) -> float:
 def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     """Multiply-adds per step of the reduction, rows and vectors of the best tile."""
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
+    if _has_one_pipe(tile) and not streams:
+        return _narrow(tile, row_size)
     registers = tile.target.vector_registers
     whole = _few_read_far(tile, row_size) and row_size in HEIGHTS and tile.registers(row_size, 1) <= registers
-    most = LATENCY if streams else FEW_SUMS if _stores_far(tile) else registers
+    most = LATENCY if streams else registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
         for rows in range(1, min(HIGHEST if tile.axes.is_down else 16, row_size) + 1):
-            fits = tile.registers(rows, vectors) <= registers or rows * vectors == 1
-            if not fits or rows * vectors * tile.copies > most:
+            if not _fits(tile, rows, vectors) or rows * vectors * tile.copies > most:
                 continue
             if whole and rows < row_size:
                 continue
@@ -199,11 +209,44 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     return best[0], best[2], best[3]
 
 
-def _stores_far(tile: RegisterTile) -> bool:
-    """Whether results leave the second cache, sums are short, and a core needs few of them in flight."""
-    points = prod(size for _, size in tile.sums)
-    far = tile.workload.buffers[tile.store.target].size_bytes > tile.target.l2_bytes
-    return tile.target.halves_vectors and tile.dot is None and points <= SHORT_SUM and far
+def _has_one_pipe(tile: RegisterTile) -> bool:
+    """Whether one multiply-add of a vector by a scalar starts in a cycle, and two loads do."""
+    return tile.target.halves_vectors and tile.dot is None and tile.axes.lanes > 1
+
+
+def _narrow(tile: RegisterTile, row_size: int) -> tuple[float, int, int]:
+    """The best tile on one pipe: of one vector, since a few rows hide what loads it.
+
+    Its panels of constants are small: they stay in the first cache for the next rows, and the one after arrives evenly
+    under the arithmetic where there are two tiles of rows at least. Fewer rows stand in one wider tile. A tile has all
+    vectors where the last of them saves some.
+    """
+    far = _few_read_far(tile, row_size)
+    heights = range(1, min(TALLEST, -(-row_size // 2) if far else row_size) + 1)
+    widths = {1}
+    if (tile.pairs or tile.folds > 1) and FEW_PANELS < tile.panels <= tile.widest:
+        widths = {1, tile.panels}
+    if far and row_size < 2 * FILLED and (wide := _wide(tile, row_size)):
+        heights, widths = range(row_size, row_size + 1), {wide}
+    best: tuple[float, int, int, int] = (float("inf"), 0, 1, 1)
+    for vectors in widths:
+        for rows in (r for r in heights if _fits(tile, r, vectors)):
+            cycles = 0.0
+            for r, n in cuts(row_size, rows):
+                products = r * vectors * tile.copies - (_saved(tile, r) / 2 if vectors > 1 else 0)
+                cycles += n * -(-tile.panels // vectors) * (max(products, FILLED) + BEGIN)
+            best = min(best, (cycles, -rows, rows, vectors))
+    return best[0], best[2], best[3]
+
+
+def _wide(tile: RegisterTile, rows: int) -> int:
+    """Vectors of a tile that has all rows, without a rest where that is possible; 0 where two do not fit."""
+    fitting = [v for v in WIDE if v <= tile.panels and _fits(tile, rows, v)]
+    return next((v for v in fitting if tile.panels % v == 0), fitting[0] if fitting else 0)
+
+
+def _fits(tile: RegisterTile, rows: int, vectors: int) -> bool:
+    return tile.registers(rows, vectors) <= tile.target.vector_registers or rows * vectors == 1
 
 
 def _few_read_far(tile: RegisterTile, rows: int) -> bool:
@@ -227,13 +270,16 @@ def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:
 
 def _cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, streams: bool) -> float:
     """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
-    saved = 0.0
-    if last:
-        saved = rows // ROWS if tile.pairs else rows * (1 - 1 / tile.folds)
     wide = vectors * tile.copies
     if streams:
         return max(rows * wide, LATENCY, LOAD * tile.copies * _loaded(tile, rows, vectors)) + 0.5 * rows
-    return max(rows * wide - saved * tile.copies, LATENCY, rows + wide) + 0.5 * (rows + wide)
+    saved = _saved(tile, rows) if last else 0.0
+    return max(rows * wide - saved, LATENCY, rows + wide) + 0.5 * (rows + wide)
+
+
+def _saved(tile: RegisterTile, rows: int) -> float:
+    """Multiply-adds that the last vectors of a tile have less than others, per step of the reduction."""
+    return tile.copies * (rows // ROWS if tile.pairs else rows * (1 - 1 / tile.folds))
 
 
 def _loaded(tile: RegisterTile, rows: int, vectors: int) -> float:

@@ -36,6 +36,8 @@ WORTH = 0.75
 """Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
 CLEARLY = 0.9
 """Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
+NEARLY = 1.03
+"""Of tiles whose cycles are within this factor of the fewest the smallest, whose errors are, is taken."""
 FILLED = 0.85
 """Share of the lanes along the columns above which lanes along the sum have little to gain."""
 TRIED = 1.25
@@ -152,7 +154,8 @@ def _fewer_multiplications(
         and phases.has_room
         and phases.error <= TASK_ERROR_BUDGET
     }
-    best = min(costs, key=lambda name: costs[name], default=None)
+    near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
+    best = next(near, None)
     if best is None or costs[best] > CLEARLY * algorithm_cycles(workload, frozenset(), target):
         return None
     phases = plans[best].phases

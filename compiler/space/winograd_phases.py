@@ -13,7 +13,7 @@ from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
-from compiler.schedule.cook_toom import growth
+from compiler.schedule.cook_toom import cook_toom, growth
 from compiler.schedule.copied_data import TYPES, copied_data
 from compiler.schedule.padded import STAGE as PADDED
 from compiler.schedule.padded import find_padding, padded
@@ -28,16 +28,14 @@ from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
-TILES = (2, 3, 4)
+TILES = (2, 3, 4, 5, 6)
 TAPS = 3
 ROOM = 16
 """Channels from which the products outweigh the transforms."""
 _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
-ROUNDING = 1.8 * 2.0**-24
-"""More than float32 rounds by: errors add up like a random walk, and the largest of all outputs counts."""
-TRANSFORMS = 32
-"""Channels whose products round by as much as the transforms do."""
+ROUNDING = 0.75 * 2.0**-24
+"""What float32 rounds by, nearly: errors add up like a random walk, and the largest of all outputs counts."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
@@ -120,7 +118,7 @@ class WinogradPhases:
     @property
     def error(self) -> float:
         """Rounding error relative to the largest output, which random data hardly ever exceed."""
-        return ROUNDING * growth(self._m, TAPS) ** 2 * sqrt(self._found.channel.size + TRANSFORMS)
+        return ROUNDING * growth(cook_toom(self._m, TAPS)) ** 2 * sqrt(self._found.channel.size)
 
     @property
     def has_room(self) -> bool:

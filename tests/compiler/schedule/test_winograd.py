@@ -16,7 +16,7 @@ from compiler.loop.ir import LoopKind, Store, walk_statements
 from compiler.pipeline import build_kernel, build_nest
 from compiler.scalar import Guard, Pick, walk
 from compiler.schedule.algorithm import REWRITES
-from compiler.schedule.cook_toom import cook_toom, whole
+from compiler.schedule.cook_toom import cook_toom, growth, whole
 from compiler.schedule.padded import BUFFER, find_padding, padded
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.winograd import find_convolution, winograd
@@ -36,7 +36,7 @@ from tests.compiler.workloads import (
 )
 
 
-@pytest.mark.parametrize(("m", "r"), [(1, 3), (2, 3), (3, 3), (4, 3), (2, 5), (4, 4)])
+@pytest.mark.parametrize(("m", "r"), [(1, 3), (2, 3), (3, 3), (4, 3), (5, 3), (6, 3), (2, 5), (4, 4)])
 def test_the_matrices_are_exact(m: int, r: int) -> None:
     rng = random.Random(m * 10 + r)
     taps = [Fraction(rng.randint(-9, 9)) for _ in range(r)]
@@ -52,9 +52,24 @@ def test_the_matrices_are_exact(m: int, r: int) -> None:
 def test_there_are_only_so_many_points() -> None:
     with pytest.raises(ValueError, match=r"F\(8, 3\)"):
         cook_toom(8, 3)
+    with pytest.raises(ValueError, match=r"F\(5, 3\)"):
+        cook_toom(5, 3, whole_points=True)
 
 
-@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
+def test_entries_that_a_kernel_multiplies_by_are_floats(m: int) -> None:
+    """The filter's are not: they only multiply constants, at compile time."""
+    matrices = cook_toom(m, 3)
+    for matrix in (matrices.data, matrices.output):
+        assert all(Fraction(float(np.float32(float(x)))) == x for row in matrix for x in row)
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_errors_grow_less_than_with_whole_points(m: int) -> None:
+    assert growth(cook_toom(m, 3)) < 0.9 * growth(cook_toom(m, 3, whole_points=True))
+
+
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
 @pytest.mark.parametrize("size", [4, 7, 9])
 def test_the_rewritten_workload_is_equivalent(m: int, size: int) -> None:
     workload = convolution(size, 5, 6, 3)
@@ -161,7 +176,7 @@ def test_its_three_phases_are_shared_out_one_after_the_other() -> None:
 def test_whole_matrices_compute_a_multiple(m: int) -> None:
     rng = random.Random(m)
     taps, data = ([rng.randint(-9, 9) for _ in range(n)] for n in (3, m + 2))
-    matrices, factor = whole(cook_toom(m, 3))
+    matrices, factor = whole(cook_toom(m, 3, whole_points=True))
     assert all(x.denominator == 1 for part in (matrices.filter, matrices.data) for row in part for x in row)
     filtered = [sum(a * b for a, b in zip(row, taps, strict=True)) for row in matrices.filter]
     moved = [sum(a * b for a, b in zip(row, data, strict=True)) for row in matrices.data]

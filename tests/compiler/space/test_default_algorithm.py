@@ -51,23 +51,38 @@ def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
     assert (HALVED.multiply_adds, WHOLE.multiply_adds, V3.multiply_adds) == (1, 2, 2)
     assert replace(HALVED, vector_bytes=32).multiply_adds == 2
     workload = padded_convolution(7, 512, 512, 3)
-    assert algorithm(workload, target=HALVED) == "winograd2"
+    assert algorithm(workload, target=HALVED) == "winograd4"
     assert algorithm(workload, target=WHOLE) == "direct"
 
 
 def test_constants_hide_behind_arithmetic_where_vectors_are_halved() -> None:
-    """Tiles of four need more constants than tiles of three, and fewer multiplications."""
+    """Tiles of five need more constants than tiles of two, and fewer multiplications."""
     workload = padded_convolution(14, 256, 256, 3)
-    assert algorithm(workload, target=HALVED) == "winograd4"
+    assert algorithm(workload, target=HALVED) == "winograd5"
     assert algorithm(workload, target=WHOLE) == "winograd2"
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "chosen"),
+    [
+        pytest.param(14, 256, "winograd5", id="three tiles instead of four"),
+        pytest.param(28, 128, "winograd4", id="as few multiplications with less error"),
+        pytest.param(24, 96, "winograd6", id="four tiles instead of five or six"),
+        pytest.param(12, 256, "winograd4", id="few tiles, more constants than multiplications save"),
+        pytest.param(14, 512, "winograd4", id="larger tiles would pass the error budget"),
+    ],
+)
+def test_tiles_that_fill_the_image_are_the_default(size: int, channels: int, chosen: str) -> None:
+    assert algorithm(padded_convolution(size, channels, channels, 3), target=HALVED) == chosen
 
 
 def test_the_default_keeps_to_the_error_budget() -> None:
     workload = padded_convolution(28, 64, 64, 3)
     assert algorithm(workload, 2e-5) == "winograd4"
-    assert algorithm(padded_convolution(28, 512, 64, 3)) == "winograd3"
-    assert algorithm(workload, 2e-6) == "direct"
-    steps = default_schedule(workload, V3, 1, 2e-6).steps
+    assert algorithm(padded_convolution(40, 512, 64, 3)) == "winograd4"
+    assert algorithm(padded_convolution(40, 64, 64, 3)) == "winograd5"
+    assert algorithm(workload, 1e-6) == "direct"
+    steps = default_schedule(workload, V3, 1, 1e-6).steps
     assert not any(isinstance(step, Algorithm) for step in steps)
     assert any(isinstance(step, Algorithm) for step in default_schedule(workload, V3, 1).steps)
 
@@ -90,12 +105,13 @@ def test_the_expected_error_is_near_the_real_one(channels: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("m", [3, 4, 5, 6])
 @pytest.mark.parametrize("channels", [64, 128, 256, 512])
-def test_no_seed_of_eight_passes_the_expected_error(channels: int) -> None:
+def test_no_seed_of_eight_passes_the_expected_error(m: int, channels: int) -> None:
     workload = padded_convolution(20, channels, 64, 3)
-    tiles = WinogradPhases(workload, 4, native_target())
-    space = build_space(workload, native_target(), 1, tiles.error)
-    values = {**space.values(space.default), "algorithm": "winograd4"}
+    tiles = WinogradPhases(workload, m, native_target())
+    space = build_space(workload, native_target(), 1, 1.0)
+    values = {**space.values(space.default), "algorithm": f"winograd{m}"}
     assert space.legal(values)
     for seed in range(8):
         operands = random_operands(workload, seed)

@@ -31,22 +31,19 @@ def test_a_tile_has_all_rows(rows: int, n: int, k: int, *, whole: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "l2_bytes", "whole"),
+    ("size", "rows", "vectors"),
     [
-        pytest.param(12, 1 << 20, True, id="nine"),
-        pytest.param(12, 64 << 20, False, id="constants that stay in the second cache"),
-        pytest.param(28, 1 << 20, False, id="many"),
+        pytest.param(12, 5, 1, id="nine, in two tiles of one vector"),
+        pytest.param(8, 4, 4, id="four, in one tile of four vectors"),
     ],
 )
-def test_a_tile_has_all_rows_of_products_with_constants_of_their_own(
-    size: int, l2_bytes: int, *, whole: bool
-) -> None:
+def test_two_tiles_read_what_comes_from_afar_on_one_pipe(size: int, rows: int, vectors: int) -> None:
     """Winograd's algorithm makes 36 products of as many rows as there are tiles of 4 x 4 outputs."""
-    target = replace(V4, cpu="znver4", l2_bytes=l2_bytes)
+    target = replace(V4, cpu="znver4")
     space = build_space(padded_convolution(size, 256, 256, 3), target, 1)
     values = space.values(space.default)
     assert values["algorithm"] == "winograd4"
-    assert (values["rows"] == (size // 4) ** 2) is whole
+    assert (values["rows"], values["vectors"]) == (rows, vectors)
 
 
 @pytest.mark.parametrize("rows", [2, 7, 12, 15])
