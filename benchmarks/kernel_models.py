@@ -77,6 +77,40 @@ def convolution(
     return build([node, _RELU], {"x": (1, ic, *size)}, {"w": (oc, ic // groups, *kernel), "b": (oc,)})
 
 
+def inverted_residual(ic: int, channels: int, size: int, kernel: int, stride: int) -> onnx.ModelProto:
+    """Channels mixed into more of them, a depthwise convolution, and channels mixed into fewer again.
+
+    Sandler et al., MobileNetV2: Inverted Residuals and Linear Bottlenecks, CVPR 2018; data lie channels last.
+    """
+    pads = [(kernel - 1) // 2] * 4
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["first"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["first", "w0", "b0"], ["mixed"], kernel_shape=[1, 1]),
+        helper.make_node("Relu", ["mixed"], ["wide"]),
+        helper.make_node(
+            "Conv",
+            ["wide", "w1", "b1"],
+            ["moved"],
+            kernel_shape=[kernel, kernel],
+            pads=pads,
+            strides=[stride, stride],
+            group=channels,
+        ),
+        helper.make_node("Relu", ["moved"], ["narrow"]),
+        helper.make_node("Conv", ["narrow", "w2", "b2"], ["last"], kernel_shape=[1, 1]),
+        helper.make_node("Transpose", ["last"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    weights = {
+        "w0": (channels, ic, 1, 1),
+        "b0": (channels,),
+        "w1": (channels, 1, kernel, kernel),
+        "b1": (channels,),
+        "w2": (ic, channels, 1, 1),
+        "b2": (ic,),
+    }
+    return build(nodes, {"x": (1, size, size, ic)}, weights)
+
+
 def transposed_convolution(ic: int, oc: int, size: Dims, kernel: Dims, stride: int) -> onnx.ModelProto:
     """Without padding."""
     node = helper.make_node(

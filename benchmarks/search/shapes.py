@@ -3,7 +3,8 @@
     python -m benchmarks.search.shapes FOLDER
 
 Of a kind of layer that few of the recorded networks have (depthwise, grouped, the first of a network), the trees would
-see two or three Tasks. No extent here is chosen by a network of the lab.
+see two or three Tasks. No extent here is chosen by a network of the lab. What lies beside a layer decides how its data
+lie in memory, so those that read what others have made stand between others.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from pathlib import Path
 
 import onnx
 
-from benchmarks.kernel_models import batch_matmul, convolution, masked_attention, matmul
+from benchmarks.kernel_models import batch_matmul, convolution, inverted_residual, masked_attention, matmul
 
-_DEPTHWISE = (
-    (40, 96, 3, 1), (48, 80, 3, 2), (120, 40, 5, 1), (144, 48, 3, 2), (200, 28, 3, 1), (240, 24, 5, 2),
-    (336, 18, 3, 1), (400, 20, 3, 2), (672, 10, 5, 1), (1152, 8, 3, 1), (24, 120, 3, 1), (56, 104, 3, 2),
-    (88, 72, 3, 2), (176, 60, 3, 2), (264, 15, 3, 1), (304, 13, 3, 1), (480, 16, 3, 1), (720, 9, 3, 1),
-    (72, 116, 3, 2), (112, 120, 3, 2), (80, 100, 3, 2), (104, 108, 3, 2), (128, 92, 3, 2), (64, 104, 3, 2),
-    (208, 16, 3, 1), (248, 15, 3, 1), (320, 13, 3, 1), (288, 12, 3, 1), (232, 14, 3, 1), (360, 14, 3, 1),
-    (92, 108, 3, 2), (100, 116, 3, 2), (96, 96, 3, 2), (120, 104, 3, 2), (84, 120, 3, 2), (108, 88, 3, 2),
-    (144, 96, 3, 2), (48, 112, 3, 2), (256, 14, 3, 1), (280, 15, 3, 1), (304, 14, 3, 1), (268, 12, 3, 1),
-    (384, 14, 3, 1), (192, 14, 3, 1), (240, 13, 3, 1),
+_BLOCKS = (
+    (16, 88, 96, 3, 2), (16, 72, 88, 3, 1), (24, 112, 80, 3, 2), (24, 128, 60, 3, 1), (32, 160, 72, 3, 2),
+    (12, 48, 120, 3, 1), (20, 80, 108, 3, 2), (8, 40, 96, 3, 1), (32, 96, 60, 3, 1), (40, 176, 48, 3, 2),
+    (32, 208, 36, 3, 1), (40, 200, 30, 3, 2), (48, 264, 24, 3, 1), (40, 248, 26, 3, 1), (56, 304, 20, 3, 1),
+    (64, 320, 18, 3, 2), (64, 360, 16, 3, 1), (72, 400, 15, 3, 1), (80, 336, 13, 3, 1), (96, 288, 14, 3, 1),
+    (96, 480, 12, 3, 1), (104, 280, 15, 3, 1), (112, 640, 10, 3, 2), (160, 720, 9, 3, 1), (160, 1152, 8, 3, 1),
+    (128, 232, 14, 3, 1), (72, 268, 12, 3, 1), (24, 120, 40, 5, 2), (40, 136, 32, 5, 1), (80, 256, 16, 5, 1),
+    (112, 448, 14, 5, 2), (96, 512, 10, 5, 1), (192, 1024, 6, 5, 1), (56, 240, 28, 3, 2), (32, 144, 42, 3, 1),
+    (16, 104, 104, 3, 2), (24, 92, 92, 3, 2), (20, 100, 84, 3, 1), (64, 272, 17, 3, 1), (48, 192, 22, 3, 2),
 )  # fmt: skip
-"""Channels, size, kernel, stride."""
+"""Channels in, and as many times more, size, kernel, stride: a depthwise convolution between two that mix channels."""
 _FIRST = (
     (3, 16, 112, 3, 2), (3, 32, 160, 3, 2), (3, 40, 96, 3, 1), (1, 32, 128, 3, 1), (3, 48, 128, 5, 2),
     (3, 32, 144, 7, 2), (4, 80, 100, 7, 2), (3, 20, 200, 3, 2), (3, 28, 240, 3, 2), (3, 16, 176, 3, 2),
@@ -36,14 +37,6 @@ _FIRST = (
     (3, 40, 196, 3, 2), (3, 24, 192, 3, 2),
 )  # fmt: skip
 """Channels in and out, size, kernel, stride: of few channels in."""
-_POINTWISE = (
-    (16, 64, 96), (24, 96, 64), (32, 192, 40), (40, 240, 30), (112, 672, 15), (160, 48, 30), (320, 80, 20),
-    (48, 16, 90), (640, 160, 10), (16, 80, 120), (12, 72, 128), (20, 120, 100), (24, 144, 80),
-    (32, 16, 130), (64, 24, 72), (16, 72, 104), (16, 112, 100), (24, 96, 108), (12, 96, 118), (20, 80, 116),
-    (16, 128, 84), (8, 96, 120), (32, 96, 92), (24, 64, 110),
-    (16, 88, 110), (16, 96, 104), (16, 80, 108), (24, 96, 100), (16, 104, 116), (12, 96, 110),
-)  # fmt: skip
-"""Channels in and out, size."""
 _DENSE: tuple[tuple[int, int, int | tuple[int, int], int, int], ...] = (
     (24, 64, 40, 3, 1), (80, 112, 24, 3, 1), (96, 48, 30, 3, 1), (160, 160, 20, 3, 1), (192, 224, 10, 3, 1),
     (72, 144, 32, 3, 2), (40, 64, 34, 5, 1), (384, 320, 9, 3, 1), (288, 288, 13, 3, 1), (448, 448, 6, 3, 1),
@@ -82,17 +75,15 @@ _ATTENTION = (
 def layers() -> dict[str, onnx.ModelProto]:
     """The models, by name."""
     found = {}
-    for channels, size, kernel, stride in _DEPTHWISE:
-        found[f"depthwise{kernel}x{kernel}_{channels}_{size}_s{stride}"] = convolution(
-            channels, channels, (size, size), (kernel, kernel), stride=stride, groups=channels
+    for into, channels, size, kernel, stride in _BLOCKS:
+        found[f"block{kernel}x{kernel}_{into}_{channels}_{size}_s{stride}"] = inverted_residual(
+            into, channels, size, kernel, stride
         )
     for into, out, size, kernel, stride in (*_FIRST, *_DENSE):
         height, width = (size, size) if isinstance(size, int) else size
         found[f"conv{kernel}x{kernel}_{into}_{out}_{height}x{width}_s{stride}"] = convolution(
             into, out, (height, width), (kernel, kernel), stride=stride
         )
-    for into, out, size in _POINTWISE:
-        found[f"conv1x1_{into}_{out}_{size}"] = convolution(into, out, (size, size), (1, 1))
     for into, out, size, kernel, groups in _GROUPED:
         found[f"conv{kernel}x{kernel}_{into}_{out}_{size}_g{groups}"] = convolution(
             into, out, (size, size), (kernel, kernel), groups=groups
