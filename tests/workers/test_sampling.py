@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from statistics import median
+from typing import ClassVar
+
 import pytest
 
 from tuner.measure import MeasureOptions
@@ -122,3 +125,23 @@ def test_all_of_a_heat_have_their_operands_brought_near_or_none(fastest_ns: floa
     entries = [Timed(ns, Machine()) for ns in (fastest_ns, 3e6)]
     take_trials(entries, None, OPTIONS, best_s=None)
     assert [entry.before for entry in entries] == [before, before]
+
+
+class Sharing(Timed):
+    """Reads a packed operand: slowly, but where the one before it has just read the same."""
+
+    last: ClassVar[str] = ""
+
+    def __init__(self, packed: str) -> None:
+        super().__init__(2e6, Machine())
+        self._packed = packed
+
+    def time_ns(self, runs: int, before: int = 0) -> int:
+        near, Sharing.last = Sharing.last == self._packed, self._packed
+        return round(super().time_ns(runs, before) * (0.7 if near else 1.0))
+
+
+def test_nobody_always_comes_after_the_same() -> None:
+    entries = [Sharing(packed) for packed in ("a", "a", "b", "c", "c", "d")]
+    take_trials(entries, None, OPTIONS, best_s=None)
+    assert [median(entry.samples_s) for entry in entries] == pytest.approx([2e-3] * len(entries))
