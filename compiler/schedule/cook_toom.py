@@ -17,8 +17,6 @@ from math import lcm, sqrt
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-Points = tuple[Fraction, ...]
-
 WHOLE_POINTS = tuple(Fraction(p) for p in (0, 1, -1, 2, -2))
 """Points of which the first few make whole numbers of the data's matrix and the outputs'."""
 FLOAT_POINTS = {
@@ -33,8 +31,8 @@ FLOAT_POINTS = {
         (0, "9/16", "-9/16", 1, -1, "7/4", "-7/4"),
     )
 }
-"""By their number: those of few binary digits, so that entries of the data's matrix and the outputs' are floats, under
-which rounding errors of three taps grow least. Two that differ in their sign alone save some multiplications."""
+"""By their number, of few binary digits, so that entries of the data's matrix and the outputs' are floats: of those that
+were tried, the ones with the least `growth` of three taps. Two that differ in sign alone save some multiplications."""
 
 
 @dataclass(frozen=True, slots=True)

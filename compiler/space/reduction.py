@@ -154,6 +154,7 @@ def _fewer_multiplications(
         and phases.has_room
         and phases.error <= TASK_ERROR_BUDGET
     }
+    # Plans are in the order of TILES.
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
     best = next(near, None)
     if best is None or costs[best] > CLEARLY * algorithm_cycles(workload, frozenset(), target):

@@ -39,8 +39,9 @@ def test_a_vector_wide(workload: Workload, rows: int, vectors: int) -> None:
 
 
 def test_wider_where_two_multiply_adds_start_in_a_cycle() -> None:
-    rows, vectors = tile(convolution(56, 64, 256, 1), WHOLE)
-    assert (rows, vectors) != (8, 1)
+    _, vectors = tile(convolution(56, 64, 256, 1), WHOLE)
+    assert isinstance(vectors, int)
+    assert vectors > 1
 
 
 def test_gates_of_a_cell_fit_in_the_registers() -> None:
