@@ -31,8 +31,8 @@ FLOAT_POINTS = {
         (0, "9/16", "-9/16", 1, -1, "7/4", "-7/4"),
     )
 }
-"""By their number, of few binary digits, so that entries of the data's matrix and the outputs' are floats: of those that
-were tried, the ones with the least `growth` of three taps. Two that differ in sign alone save some multiplications."""
+"""By their number, of few binary digits, so that entries of the data's matrix and the outputs' are floats: of those
+tried, the ones with the least `growth` of three taps. Two that differ in sign alone save some multiplications."""
 
 
 @dataclass(frozen=True, slots=True)
