@@ -1,11 +1,12 @@
 """The analytic default of a register tile: what the rules pick without measuring.
 
-A simple model of one core: a tile of r rows and v vectors costs, per step of the reduction, r*v multiply-adds, v vector
-loads and r scalar loads. As many loads as multiply-adds a cycle and enough independent accumulators to cover their
-latency are assumed; tiles at the edges count as what they are. A core that starts one multiply-add in a cycle has loads
-to spare (`_narrow`). Where no operand is shared between the rows and vectors of a tile (depthwise convolution,
-pooling), a larger one only reads further apart: it ends where latency is hidden, and is as high as windows along the rows share
-what they read; memory is read from end to end where panels would crowd a few sets of the first cache.
+A simple model of one core: a tile of r rows and v vectors costs, per step of the reduction, r*v multiply-adds, v
+vector loads and r scalar loads. As many loads as multiply-adds a cycle and enough independent accumulators to cover
+their latency are assumed; tiles at the edges count as what they are. A core that starts one multiply-add in a cycle
+has loads to spare (`_narrow`). Where no operand is shared between the rows and vectors of a tile (depthwise
+convolution, pooling), a larger one only reads further apart: it ends where latency is hidden, and is as high as
+windows along the rows share what they read; memory is read from end to end where panels would crowd a few sets of the
+first cache.
 Nothing here knows a particular machine: measuring finds the rest.
 """
 
