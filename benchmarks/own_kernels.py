@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.codegen.kernel import Kernel, Param
+from compiler.codegen.kernel import Kernel, Param, phase_objects
 from compiler.codegen.program import phase_calls, program_object
 from compiler.pipeline import build_kernel, choose_schedules
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
@@ -50,7 +50,7 @@ class OwnKernels:
         self._written = 0
         slots = [self._place(program, s, k) for s, k in zip(subgraphs, kernels, strict=True)]
         calls = tuple(c for k, places in zip(kernels, slots, strict=True) for c in phase_calls(k, places))
-        objects = {k.symbol: k.object_code for k in kernels}
+        objects = phase_objects(kernels)
         code = program_object(calls, target)
         loaded = LoadedProgram([*objects.values(), code, team_object(target)])
         self._execution = Execution(loaded, threads, len(self._arrays))

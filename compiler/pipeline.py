@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import debug
-from compiler.codegen.kernel import Kernel, Param
-from compiler.codegen.llvm import emit_assembly, emit_object
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.kernel import Kernel, Param, Phase
+from compiler.codegen.llvm import kernel_object
+from compiler.codegen.nest import PhaseModule, emit_nest
 from compiler.codegen.team import check_team
+from compiler.codegen.texts import nest_assembly, nest_ir
 from compiler.collection import no_collection
 from compiler.errors import CompileError, ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
@@ -152,25 +153,30 @@ def _at_one_size(graph: Graph) -> Program:
 
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
-    nest = lower_state(replay(workload, schedule), kernel_symbol(workload, schedule))
+    nest = lower_state(replay(workload, schedule), kernel_name(workload, schedule))
     return guard_sides(promote(spread(pair(fold(peel(merge(segment(skip(settle(simplify(nest)))))))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:
     """Machine code of a Workload under a Schedule; raises ScheduleError or CompileError."""
-    draft, ir = _draft(workload, schedule, target)
-    return replace(draft, object_code=emit_object(ir, target))
+    draft, modules = _draft(workload, schedule, target)
+    return _with_code(draft, {m.symbol: kernel_object(m.ir, target) for m in modules})
 
 
-def _draft(workload: Workload, schedule: Schedule, target: Target) -> tuple[Kernel, str]:
-    """A Kernel without its code, and the IR of that; raises ScheduleError or CompileError."""
+def _draft(workload: Workload, schedule: Schedule, target: Target) -> tuple[Kernel, tuple[PhaseModule, ...]]:
+    """A Kernel without its code, and the IR of its phases; raises ScheduleError or CompileError."""
     with no_collection():
         nest = build_nest(workload, schedule)
-        ir = emit_nest(nest, target)
-    _dump(nest, ir, target)
+        modules = emit_nest(nest, target)
+    _dump(nest, target)
     params = tuple(Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in nest.params)
     symbols = tuple(symbol.name for symbol in nest.symbols)
-    return Kernel(nest.name, b"", params, nest.parallel_extents, symbols), ir
+    phases = (Phase(m.symbol, b"", n) for m, n in zip(modules, nest.parallel_extents, strict=True))
+    return Kernel(nest.name, tuple(phases), params, symbols), modules
+
+
+def _with_code(draft: Kernel, objects: Mapping[str, bytes]) -> Kernel:
+    return replace(draft, phases=tuple(replace(p, object_code=objects[p.symbol]) for p in draft.phases))
 
 
 def compile_image(
@@ -216,11 +222,14 @@ def _compiled(
     try:
         drafts, codes = {}, {}
         for digest, choice in chosen.items():
-            drafts[digest], ir = _draft(choice.workload, choice.found.schedule, target)
-            codes[drafts[digest].symbol] = llvm.submit(emit_object, ir, target)
+            drafts[digest], modules = _draft(choice.workload, choice.found.schedule, target)
+            for module in modules:
+                if module.symbol not in codes:
+                    codes[module.symbol] = llvm.submit(kernel_object, module.ir, target)
         kernels = [drafts[s.workload.digest] for s in program.subgraphs]
         image = link(program, kernels, target, threads, lookups, consume=consume, pool=pool)
-        built = {s: replace(k, object_code=codes[s].result()) for s, k in image.kernels.items()}
+        objects = {symbol: code.result() for symbol, code in codes.items()}
+        built = {name: _with_code(kernel, objects) for name, kernel in image.kernels.items()}
     finally:
         llvm.shutdown(cancel_futures=True)
     return replace(image, kernels=built)
@@ -282,22 +291,23 @@ def default_schedule(
     return space.schedule(space.default)
 
 
-def kernel_symbol(workload: Workload, schedule: Schedule) -> str:
-    """The name of a kernel's function: what it computes, and how."""
+def kernel_name(workload: Workload, schedule: Schedule) -> str:
+    """The name of a kernel: what it computes, and how."""
     return f"k_{workload.digest[:16]}_{schedule.digest[:8]}"
 
 
-def digests_of(symbol: str) -> tuple[str, str]:
-    """How the digests of the Workload and of the Schedule of a kernel begin; inverse of `kernel_symbol`."""
-    _, workload, schedule = symbol.split("_")
+def digests_of(name: str) -> tuple[str, str]:
+    """How the digests of the Workload and of the Schedule of a kernel begin; inverse of `kernel_name`."""
+    _, workload, schedule = name.split("_")
     return workload, schedule
 
 
-def _dump(nest: LoopNest, ir: str, target: Target) -> None:
+def _dump(nest: LoopNest, target: Target) -> None:
     """Every level of a kernel as files, where LUTHIER_DEBUG asks for them."""
     folder = debug.dump_folder()
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for suffix, text in (("loop", print_nest(nest)), ("ll", ir), ("s", emit_assembly(ir, target))):
+    texts = {"loop": print_nest(nest), "ll": nest_ir(nest, target), "s": nest_assembly(nest, target)}
+    for suffix, text in texts.items():
         (Path(folder) / f"{nest.name}.{suffix}").write_text(text)

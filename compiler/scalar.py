@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import copysign
 from operator import is_
 from typing import Any, Union, assert_never
 
@@ -26,10 +27,27 @@ from compiler.scalar_ops import OPS
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A literal."""
+    """A literal. The two zeros are different literals, and a NaN is the same as another."""
 
     value: float | int
     dtype: DType = DType.F32
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same literal, not whether the numbers are equal."""
+        if not isinstance(other, Const):
+            return NotImplemented
+        return self.dtype is other.dtype and self._exact == other._exact
+
+    def __hash__(self) -> int:
+        """Of the exact value."""
+        return hash((self._exact, self.dtype))
+
+    @property
+    def _exact(self) -> float | int | str:
+        value = self.value
+        if value and value == value:
+            return value
+        return "nan" if value else f"{copysign(0.0, value)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly, nest_ir
 from compiler.errors import InputError
 from compiler.loop.printer import print_nest
 from compiler.pipeline import Choice, build_nest, choose_schedules
@@ -35,5 +34,4 @@ def level_text(choice: Choice, level: Literal["loop", "llvm", "asm"], options: B
     nest = build_nest(choice.workload, choice.found.schedule)
     if level == "loop":
         return print_nest(nest)
-    ir = emit_nest(nest, options.target)
-    return ir if level == "llvm" else emit_assembly(ir, options.target)
+    return (nest_ir if level == "llvm" else nest_assembly)(nest, options.target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from compiler.codegen.kernel import kernel_json
+from compiler.codegen.kernel import kernels_json
 from compiler.errors import LuthierError
 from compiler.pipeline import build_kernel
 from compiler.schedule.schedule import schedule_from_json
@@ -16,7 +16,7 @@ from workers.frames import Frame
 
 
 def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
-    """Answer one request: `kernel` and its object code, or `failed` and why; the first one brings `limits`."""
+    """Answer one request: `kernels` (one) and its objects, or `failed` and why; the first one brings `limits`."""
     header = request.header
     if "limits" in header:
         reply(Frame(sandbox.enter(header["limits"])))
@@ -33,4 +33,5 @@ def serve(request: Frame, reply: Callable[[Frame], None]) -> None:
         reply(Frame({"failed": f"{type(error).__name__}: {error}"}))
     else:
         seconds = time.perf_counter() - start
-        reply(Frame({"kernel": kernel_json(kernel), "build_s": seconds}, (kernel.object_code,)))
+        kernels, objects = kernels_json([kernel])
+        reply(Frame({"kernels": kernels, "build_s": seconds}, objects))

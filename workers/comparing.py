@@ -131,14 +131,14 @@ def _kernel_times(
         for order in islice(_rounds(list(profilers), seconds), MOST_ROUNDS):
             for name in order:
                 profilers[name].run()
-        return {name: _by_symbol(profiler.profile()) for name, profiler in profilers.items()}
+        return {name: _by_kernel(profiler.profile()) for name, profiler in profilers.items()}
 
 
-def _by_symbol(profile: Profile) -> dict[str, list[float]]:
+def _by_kernel(profile: Profile) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for kernel in profile.kernels:
-        known = found.get(kernel.symbol, [0.0] * len(kernel.samples_s))
-        found[kernel.symbol] = [a + b for a, b in zip(known, kernel.samples_s, strict=True)]
+        known = found.get(kernel.kernel, [0.0] * len(kernel.samples_s))
+        found[kernel.kernel] = [a + b for a, b in zip(known, kernel.samples_s, strict=True)]
     return found
 
 

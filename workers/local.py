@@ -9,7 +9,7 @@ from collections.abc import Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
-from compiler.codegen.kernel import kernel_from_json
+from compiler.codegen.kernel import kernels_from_json, kernels_json
 from compiler.errors import MeasureError
 from compiler.schedule.schedule import schedule_json
 from compiler.target import target_json
@@ -30,7 +30,7 @@ from workers.frames import Frame
 from workers.heats import HEAT, Heat
 from workers.process import START_TIMEOUT_S, Child
 from workers.sandbox import Limits
-from workers.wire import kernels_json, options_json, task_json
+from workers.wire import options_json, task_json
 
 SETUP_TIMEOUT_S = 300.0
 """For operands and the float64 reference of a batch: they depend on the Task, not on any candidate."""
@@ -122,7 +122,7 @@ class _BuildSlot:
             return MeasureFailed(FailureKind.BUILD, f"the compiler's process failed: {answer.message}")
         if "failed" in answer.header:
             return MeasureFailed(FailureKind.BUILD, str(answer.header["failed"]))
-        kernel = kernel_from_json(answer.header["kernel"], answer.blobs[0])
+        (kernel,) = kernels_from_json(answer.header["kernels"], answer.blobs)
         return Built(kernel, float(answer.header["build_s"]))
 
     def pause(self) -> None:
@@ -304,7 +304,7 @@ class LocalRunner:
     ) -> None:
         """Have a child begin a batch, so many of them at a time; 0: compare all of them."""
         every = [*built, *([] if pacer is None else [pacer])]
-        kernels, codes = kernels_json(every)
+        kernels, objects = kernels_json([b.kernel for b in every])
         cpu_s = int(len(every) * self._options.timeout_s * (task.threads + 1)) + 1
         header = {
             "task": task_json(task),
@@ -319,7 +319,7 @@ class LocalRunner:
         if fresh:
             self._threads = task.threads
             header["limits"] = asdict(Limits(self._options.memory_bytes, threads=task.threads))
-        child.send(Frame(header, codes), SETUP_TIMEOUT_S)
+        child.send(Frame(header, objects), SETUP_TIMEOUT_S)
         prepared = child.receive(SETUP_TIMEOUT_S)
         if isinstance(prepared, MeasureFailed):
             msg = f"no candidate of {task.name} could be verified: {prepared.message}; see `luthier doctor`"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler.codegen.kernel import kernels_from_json, kernels_json
 from compiler.errors import LuthierError, MeasureError
 from tuner.measure import Built, MeasureOptions, MeasureResult, result_from_json, result_json
 from tuner.task import Task
@@ -17,8 +18,6 @@ from workers.local import SETUP_TIMEOUT_S, LocalRunner
 from workers.process import START_TIMEOUT_S
 from workers.ray_cluster import NAMESPACE, RayCluster, resource_name
 from workers.wire import (
-    kernels_from_json,
-    kernels_json,
     options_from_json,
     options_json,
     task_from_json,
@@ -42,13 +41,13 @@ class DeviceHost:
         """The Device's name, once the actor runs."""
         return self._device
 
-    def measure(self, request: str, codes: list[bytes]) -> str:
+    def measure(self, request: str, objects: list[bytes]) -> str:
         """Measure one after the other or in turns.
 
         Returns JSON with `results`, or with `broken` and why the Device measured nothing.
         """
         data = json.loads(request)
-        kernels = kernels_from_json(data["kernels"], codes)
+        kernels = kernels_from_json(data["kernels"], objects)
         built = [Built(k, s) for k, s in zip(kernels, data["build_s"], strict=True)]
         pacer = built.pop() if data["paced"] else None
         try:
@@ -106,7 +105,7 @@ class RayRunner:
     def _results(
         self, task: Task, built: Sequence[Built], *, in_turns: bool = False, paced: bool = False
     ) -> list[MeasureResult]:
-        kernels, codes = kernels_json(built)
+        kernels, objects = kernels_json([b.kernel for b in built])
         request = {
             "task": task_json(task),
             "options": options_json(self._options),
@@ -115,7 +114,7 @@ class RayRunner:
             "in_turns": in_turns,
             "paced": paced,
         }
-        answer = json.loads(self._measure(json.dumps(request), list(codes)))
+        answer = json.loads(self._measure(json.dumps(request), list(objects), len(built)))
         if "broken" in answer:
             raise MeasureError(str(answer["broken"]))
         return [result_from_json(r) for r in answer["results"]]
@@ -127,12 +126,12 @@ class RayRunner:
             self._cluster.ray.kill(self._actor)
         self._cluster.close()
 
-    def _measure(self, request: str, codes: list[bytes]) -> str:
-        timeout_s = SETUP_TIMEOUT_S + len(codes) * (self._options.timeout_s + START_TIMEOUT_S)
+    def _measure(self, request: str, objects: list[bytes], count: int) -> str:
+        timeout_s = SETUP_TIMEOUT_S + count * (self._options.timeout_s + START_TIMEOUT_S)
         errors = self._cluster.ray.exceptions
         for _ in range(2):
             try:
-                reference = self._actor.measure.remote(request, codes)
+                reference = self._actor.measure.remote(request, objects)
                 return str(self._cluster.ray.get(reference, timeout=timeout_s))
             except errors.GetTimeoutError as error:
                 self._cluster.ray.kill(self._actor)

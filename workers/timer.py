@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 
-from compiler.codegen.kernel import Kernel
+from compiler.codegen.kernel import Kernel, kernels_from_json
 from compiler.errors import LuthierError
 from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureOptions, MeasureResult, result_json
 from tuner.task import Task
@@ -29,7 +29,7 @@ from workers.case import Case, Cases
 from workers.frames import Frame
 from workers.turns import Contender, WrongError, take_trials, take_turns
 from workers.verify import Shared
-from workers.wire import kernels_from_json, options_from_json, task_from_json
+from workers.wire import options_from_json, task_from_json
 
 _CASES = Cases()
 _VERIFIED, _TIMING, _PACER = (Frame({"event": event}) for event in ("verified", "timing", "pacer"))

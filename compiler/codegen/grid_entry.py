@@ -84,7 +84,7 @@ class GridEntry:
             )
             raise CompileError(msg)
         place = f"addrspace({_SHARED_MEMORY})"
-        names = {b.name: f"@{nest.name}_{b.name}" for b in shared}
+        names = {b.name: f"@shared_{b.name}" for b in shared}
         lines = [f"{names[b.name]} = internal {place} global {_array(b)} undef, align 16" for b in shared]
         return lines, {n: f"addrspacecast (ptr {place} {at} to ptr)" for n, at in names.items()}
 

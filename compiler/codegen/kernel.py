@@ -1,18 +1,20 @@
 """Kernel: one candidate as machine code, the same bytes where it is measured and where it ships.
 
-The object defines one function per phase and needs nothing but libm:
+Each phase is an object of its own, which defines one function and needs nothing but libm:
 
     void SYMBOL(T0 *p0, T1 *p1, ..., int64_t n0, ..., int64_t begin, int64_t end)
 
-for the first phase; the next are SYMBOL_1, ... One pointer per Param, in order, then the value of each symbol of the
-Workload (a static one has none), then the share of the phase's parallel loop (0 .. its extent) that this caller
-computes. Shares that cover the range without overlap may run at the same time on several threads; a phase starts when
-the one before it has ended.
+One pointer per Param of the kernel, in order, then the value of each symbol of the Workload (a static one has none),
+then the share of the phase's parallel loop (0 .. its extent) that this caller computes. Shares that cover the range
+without overlap may run at the same time on several threads; a phase starts when the one before it has ended.
+
+SYMBOL follows from the phase's code, so that kernels which differ in one phase have the objects of the others in
+common: they are compiled, sent, stored and loaded once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -52,35 +54,58 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """One function of a kernel; `parallel_extent`: of the loop that is shared out, over the kernel's symbols."""
+
+    symbol: str
+    object_code: bytes
+    parallel_extent: Size
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """Machine code of one Subgraph under one Schedule.
 
     Attributes:
-        parallel_extents: of each phase, over the symbols.
+        name: of the Workload and the Schedule, by their digests.
         symbols: in the order in which the functions take their values.
     """
 
-    symbol: str
-    object_code: bytes
+    name: str
+    phases: tuple[Phase, ...]
     params: tuple[Param, ...]
-    parallel_extents: tuple[Size, ...]
     symbols: tuple[str, ...] = ()
 
-    def phase_symbol(self, phase: int) -> str:
-        """Name of a phase's function."""
-        return phase_symbol(self.symbol, phase)
+
+def phase_objects(kernels: Iterable[Kernel]) -> dict[str, bytes]:
+    """The object of every phase by its symbol, in order of first use."""
+    return {phase.symbol: phase.object_code for kernel in kernels for phase in kernel.phases}
 
 
-def phase_symbol(symbol: str, phase: int) -> str:
-    """Name of a phase's function."""
-    return symbol if phase == 0 else f"{symbol}_{phase}"
+def kernels_json(kernels: Sequence[Kernel]) -> tuple[list[dict[str, Any]], tuple[bytes, ...]]:
+    """JSON form of everything but the object code, and the objects; the same one once."""
+    return [_kernel_json(kernel) for kernel in kernels], tuple(phase_objects(kernels).values())
 
 
-def kernel_json(kernel: Kernel) -> dict[str, Any]:
-    """JSON form of everything but the object code."""
+def kernels_from_json(data: Sequence[Any], objects: Sequence[bytes]) -> list[Kernel]:
+    """Inverse of `kernels_json`; raises ValueError, KeyError or TypeError on anything else."""
+    found = dict(zip(_symbols(data), objects, strict=True))
+    return [_kernel_from_json(kernel, found) for kernel in data]
+
+
+def object_count(data: Sequence[Any]) -> int:
+    """How many objects belong to this JSON of kernels; raises as `kernels_from_json`."""
+    return len(_symbols(data))
+
+
+def _symbols(data: Sequence[Any]) -> list[str]:
+    return list(dict.fromkeys(str(symbol) for kernel in data for symbol, _ in kernel["phases"]))
+
+
+def _kernel_json(kernel: Kernel) -> dict[str, Any]:
     return {
-        "symbol": kernel.symbol,
-        "parallel_extents": [index_json(Index.of(n)) for n in kernel.parallel_extents],
+        "name": kernel.name,
+        "phases": [[p.symbol, index_json(Index.of(p.parallel_extent))] for p in kernel.phases],
         "symbols": list(kernel.symbols),
         "params": [
             {
@@ -95,13 +120,14 @@ def kernel_json(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def kernel_from_json(data: Any, object_code: bytes) -> Kernel:
-    """Inverse of `kernel_json`; raises ValueError, KeyError or TypeError on anything else."""
+def _kernel_from_json(data: Any, objects: Mapping[str, bytes]) -> Kernel:
     return Kernel(
-        symbol=str(data["symbol"]),
-        object_code=object_code,
+        name=str(data["name"]),
+        phases=tuple(
+            Phase(str(symbol), objects[str(symbol)], as_size(index_from_json(n)))
+            for symbol, n in data["phases"]
+        ),
         params=tuple(_param_from_json(p) for p in data["params"]),
-        parallel_extents=tuple(as_size(index_from_json(n)) for n in data["parallel_extents"]),
         symbols=tuple(str(name) for name in data.get("symbols", ())),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from threading import Lock
 import llvmlite.binding as llvm
 
 from compiler.errors import CompileError, TargetError
+from compiler.recent import Recent
 from compiler.target import Target
 
 PASSES = ("sroa", "simplify_cfg")
@@ -33,6 +35,7 @@ generator takes longer for it than for ten kernels."""
 
 
 _SWITCH = Lock()
+_OBJECTS: Recent[tuple[bytes, str], bytes] = Recent(64)
 
 
 def emit_object(ir: str, target: Target, level: int = KERNEL_LEVEL) -> bytes:
@@ -46,6 +49,12 @@ def emit_object(ir: str, target: Target, level: int = KERNEL_LEVEL) -> bytes:
     module = _optimised(ir, machine)
     with _scheduling(target):
         return bytes(machine.emit_object(module))
+
+
+def kernel_object(ir: str, target: Target) -> bytes:
+    """`emit_object`, or what it gave for the same module a moment ago: kernels have phases in common."""
+    key = (hashlib.sha256(ir.encode()).digest(), target.digest)
+    return _OBJECTS.get(key, lambda: emit_object(ir, target))
 
 
 def emit_assembly(ir: str, target: Target) -> str:

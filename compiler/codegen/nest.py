@@ -1,16 +1,17 @@
-"""A LoopNest as the LLVM IR of one function."""
+"""A LoopNest as LLVM IR, a module per phase."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import assert_never
 
 from compiler.codegen.ahead import fetched_ahead
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
-from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.linear import Active, Linear
 from compiler.codegen.products import Product
 from compiler.codegen.streamed import known_loads, streamed_after
@@ -31,8 +32,10 @@ from compiler.loop.ir import (
     LoopNest,
     Stmt,
     Store,
+    buffers_of,
     walk_statements,
 )
+from compiler.recent import Recent
 from compiler.scalar import Apply, Expr, Load, loads
 from compiler.target import Target
 
@@ -42,22 +45,48 @@ BODY_LIMIT = 60_000
 _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly ", "scratch": ""}
 
 
-def emit_nest(nest: LoopNest, target: Target) -> str:
-    """The IR module of a nest, a function per phase; raises CompileError where the nest cannot be expressed."""
+@dataclass(frozen=True, slots=True)
+class PhaseModule:
+    """The IR of one function, and its name, which follows from the IR: the same code has the same name."""
+
+    symbol: str
+    ir: str
+
+
+_SYMBOL, _DIGITS = "phase", 32
+"""What a function is called until its IR is known, and hexadecimal digits of that in its name."""
+_RECENT: Recent[bytes, PhaseModule] = Recent(64)
+"""Candidates of one Workload have most phases in common: the transforms of an algorithm, copies of an activation."""
+
+
+def emit_nest(nest: LoopNest, target: Target) -> tuple[PhaseModule, ...]:
+    """The IR modules of a nest, one per phase; raises CompileError where the nest cannot be expressed."""
+    return tuple(_known(part, target) for part in nest.parts)
+
+
+def _known(part: LoopNest, target: Target) -> PhaseModule:
+    used = buffers_of(part.body)
+    # Nothing is said of the memory behind a pointer that the phase does not use. The text, for the two zeros are equal.
+    params = [(buffer.name, buffer.role) for buffer in part.params]
+    content = repr((part.body, part.symbols, params, [b for b in part.buffers if b.name in used], target))
+    return _RECENT.get(hashlib.sha256(content.encode()).digest(), lambda: _module(part, target))
+
+
+def _module(part: LoopNest, target: Target) -> PhaseModule:
     entry: Entry = GridEntry(target) if target.grid_threads else TeamEntry(target)
-    definitions, own = entry.own_buffers(nest)
-    emitted = [(_Phase(nest, target, body, own), body) for body in nest.phases]
-    functions = [
-        phase.function(entry, phase_symbol(nest.name, i), body) for i, (phase, body) in enumerate(emitted)
-    ]
-    declarations = sorted({line for phase, _ in emitted for line in phase.declarations})
+    definitions, own = entry.own_buffers(part)
+    phase = _Phase(part, target, own)
+    function = phase.function(entry, _SYMBOL)
     attributes = f"attributes #0 = {{ {entry.attributes} }}"
-    return "\n".join([*declarations, *definitions, *functions, attributes]) + "\n"
+    ir = "\n".join([*sorted(phase.declarations), *definitions, function, attributes]) + "\n"
+    symbol = f"k_{hashlib.sha256(ir.encode()).hexdigest()[:_DIGITS]}"
+    return PhaseModule(symbol, ir.replace(f"void @{_SYMBOL}(", f"void @{symbol}(", 1))
 
 
 class _Phase:
-    def __init__(self, nest: LoopNest, target: Target, body: Stmt, own: Mapping[str, str]) -> None:
+    def __init__(self, nest: LoopNest, target: Target, own: Mapping[str, str]) -> None:
         self._nest, self._target = nest, target
+        body = nest.body
         # LLVM finds the address space of a pointer that a grid's loop computes, not of one that it carries along.
         self._out = Emitter(carried=not target.grid_threads)
         self._pointers = {b.name: f"%arg{i}" for i, b in enumerate(nest.params)}
@@ -82,18 +111,18 @@ class _Phase:
         """Memory of this thread, on its stack."""
         return self._out.alloca(f"[{buffer.elements} x {llvm_type(buffer.dtype, 0)}]", target.vector_bytes)
 
-    def function(self, entry: Entry, symbol: str, body: Stmt) -> str:
+    def function(self, entry: Entry, symbol: str) -> str:
         with ExitStack() as stack:
             for name, ssa in self._sizes.items():
                 stack.enter_context(self._values.indices.variable(name, ssa))
-            entry.root(self._walker(), body)
+            entry.root(self._walker(), self._nest.body)
         self._out.emit("ret void")
         params = [
             f"ptr noalias nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
             for b in self._nest.params
         ]
         params += [f"i64 {ssa}" for ssa in self._sizes.values()]
-        head = f"{entry.head(symbol, params, body)} {{\nentry:"
+        head = f"{entry.head(symbol, params, self._nest.body)} {{\nentry:"
         return "\n".join([head, *self._out.allocas, *self._out.head, *self._out.lines, "}"])
 
     def _walker(self) -> Walker:

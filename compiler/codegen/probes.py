@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.codegen.kernel import Kernel, Param
+from compiler.codegen.kernel import Kernel, Param, Phase
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.types import literal, llvm_type, suffix
 from compiler.dtype import DType
@@ -79,7 +79,7 @@ def arithmetic_probe(target: Target, threads: int, kind: str) -> Kernel:
         "}",
     ]
     param = Param("out", "output", (threads * lanes,), DType.F32)
-    return Kernel("probe", emit_object("\n".join(body), target), (param,), (threads,))
+    return _probe("\n".join(body), target, (param,), threads)
 
 
 def _steps(target: Target, kind: str) -> list[str]:
@@ -131,7 +131,7 @@ def read_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
         Param("in", "input", (share * threads,), DType.F32),
         Param("out", "output", (threads * lanes,), DType.F32),
     )
-    return Kernel("probe", emit_object(text, target), params, (threads,))
+    return _probe(text, target, params, threads)
 
 
 def copy_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
@@ -159,7 +159,7 @@ def copy_probe(target: Target, threads: int, size_bytes: int) -> Kernel:
         Param("in", "input", (share * threads,), DType.F32),
         Param("out", "output", (share * threads,), DType.F32),
     )
-    return Kernel("probe", emit_object(text, target), params, (threads,))
+    return _probe(text, target, params, threads)
 
 
 def _sweep(params: str, share: int, step: int, body: list[str], last: list[str]) -> str:
@@ -202,3 +202,7 @@ def _sum(names: list[str], vector: str) -> list[str]:
         f"  store {vector} {total}, ptr %place, align 4",
         "  br label %done",
     ]
+
+
+def _probe(ir: str, target: Target, params: tuple[Param, ...], threads: int) -> Kernel:
+    return Kernel("probe", (Phase("probe", emit_object(ir, target), threads),), params)

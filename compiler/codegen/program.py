@@ -51,8 +51,8 @@ def phase_calls(kernel: Kernel, slots: tuple[int, ...], clears: tuple[Clear, ...
     count = len(kernel.params)
     sizes = tuple(zip(kernel.symbols, slots[count:], strict=True))
     return tuple(
-        Call(kernel.phase_symbol(i), slots[:count], n, sizes, () if i else clears)
-        for i, n in enumerate(kernel.parallel_extents)
+        Call(phase.symbol, slots[:count], phase.parallel_extent, sizes, () if i else clears)
+        for i, phase in enumerate(kernel.phases)
     )
 
 

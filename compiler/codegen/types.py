@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from functools import cache
+from math import copysign
 from typing import NamedTuple
 
 import numpy as np
@@ -91,9 +92,13 @@ def suffix(dtype: DType, lanes: int) -> str:
     return f"v{lanes}{scalar}" if lanes else scalar
 
 
-@cache
 def literal(value: float | int, dtype: DType, lanes: int = 0) -> str:
     """A constant; floats as the exact bits of a double, as LLVM wants them."""
+    return _literal(value, dtype, lanes, copysign(1.0, value) < 0)
+
+
+@cache
+def _literal(value: float | int, dtype: DType, lanes: int, _negative: bool) -> str:  # noqa: FBT001 - tells two zeros apart
     if dtype is DType.F32:
         value = struct.unpack("<f", struct.pack("<f", value))[0]
     if dtype in TINY_FLOATS:

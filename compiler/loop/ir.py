@@ -30,7 +30,7 @@ from typing import Literal, Union, assert_never
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.packing import Packing, Role
-from compiler.scalar import Bound, Expr
+from compiler.scalar import Bound, Expr, loads
 from compiler.symbol import Size, Symbol, as_size, product, row_major, size_at
 
 
@@ -189,6 +189,17 @@ class LoopNest:
         return roots if shared else (self.body,)
 
     @property
+    def parts(self) -> tuple[LoopNest, ...]:
+        """Each phase as a nest: all params, and of the other buffers those that it uses."""
+        if len(self.phases) == 1:
+            return (self,)
+        used = [buffers_of(phase) for phase in self.phases]
+        return tuple(
+            replace(self, body=p, buffers=tuple(b for b in self.buffers if b.role is not None or b.name in u))
+            for p, u in zip(self.phases, used, strict=True)
+        )
+
+    @property
     def parallel_extents(self) -> tuple[Size, ...]:
         """Iterations of the parallel loop of each phase, 1 where there is none."""
         return tuple(
@@ -248,3 +259,9 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
         found = waiting.pop()
         yield found
         waiting += reversed(sub_statements(found))
+
+
+def buffers_of(stmt: Stmt) -> set[str]:
+    """Names of the buffers that a statement reads or writes."""
+    stores = [inner for inner in walk_statements(stmt) if isinstance(inner, Store)]
+    return {s.buffer for s in stores} | {load.buffer for s in stores for load in loads(s.value)}

@@ -1,8 +1,8 @@
 """The `.luthier` file: an Image as bytes.
 
-"LUTHIER2" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
-header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the kernels' objects (of the general form, then
-                of each size that was named), the packed constants
+"LUTHIER3" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
+header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the objects of the kernels' phases (of the
+                general form, then of each size that was named), the packed constants
 
 The header holds the length of each blob, the SHA-256 of all code, and of each constant the sum of its 64-bit words,
 which finds damage at the speed of memory. A file is mapped, not read: its constants are used where they are, and
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from compiler.codegen.clear import Clear, Strip
-from compiler.codegen.kernel import kernel_from_json, kernel_json
+from compiler.codegen.kernel import kernels_from_json, kernels_json, object_count, phase_objects
 from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.index import Index
@@ -35,7 +35,7 @@ from compiler.symbol import Symbol, as_size
 from compiler.target import target_from_json, target_json
 from compiler.workload.program import ALIGNMENT
 
-MAGIC = b"LUTHIER2"
+MAGIC = b"LUTHIER3"
 _KIND = MAGIC[:-1]
 _PREFIX = 64
 _WORD = 8
@@ -70,7 +70,7 @@ def read_image(source: str | Path | bytes) -> Image:
     try:
         fields = json.loads(header)
         blobs, end = _blobs(fields["blobs"], data, _PREFIX + length)
-        code = sum(len(part["kernels"]) + 2 for part in (fields, *fields.get("named", ())))
+        code = sum(object_count(part["kernels"]) + 2 for part in (fields, *fields.get("named", ())))
         whole = end == len(data) and _digest(blobs[:code]) == fields["code"]
         if not whole or [_sum(b) for b in blobs[code:]] != fields["sums"]:
             raise InputError(damaged)
@@ -96,7 +96,7 @@ def image_pieces(image: Image) -> Iterator[Piece]:
     images = (image, *image.named)
     code: list[Piece] = []
     for part in images:
-        code += [part.program, part.team, *(k.object_code for k in part.kernels.values())]
+        code += [part.program, part.team, *phase_objects(part.kernels.values()).values()]
     places: dict[int, int] = {}
     for array in (array for part in images for array in part.constants):
         places.setdefault(data_pointer(array), len(places))
@@ -126,7 +126,8 @@ def _images(header: dict[str, Any], code: list[memoryview], constants: list[memo
     """The Image, and those of the sizes that were named with their part of the code."""
     parts = []
     for fields in (header, *header.get("named", ())):
-        own, code = code[: len(fields["kernels"]) + 2], code[len(fields["kernels"]) + 2 :]
+        count = object_count(fields["kernels"]) + 2
+        own, code = code[:count], code[count:]
         places = fields.get("places", range(len(fields["constants"])))
         parts.append(_image(fields, [*own, *(constants[place] for place in places)]))
     image, *named = parts
@@ -164,7 +165,7 @@ def _header(image: Image) -> dict[str, Any]:
         "outputs": [_spec_json(s) for s in image.outputs],
         "target": target_json(image.target),
         "threads": image.threads,
-        "kernels": [kernel_json(k) for k in image.kernels.values()],
+        "kernels": kernels_json(list(image.kernels.values()))[0],
         "calls": [_call_json(c) for c in image.calls],
         "slots": [[s.kind, s.where] for s in image.slots],
         "constants": [[list(a.shape), DType.from_numpy(a.dtype).value] for a in image.constants],
@@ -177,11 +178,8 @@ def _header(image: Image) -> dict[str, Any]:
 
 
 def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
-    count = len(header["kernels"])
-    kernels = [
-        kernel_from_json(data, bytes(code))
-        for data, code in zip(header["kernels"], blobs[2 : 2 + count], strict=True)
-    ]
+    count = object_count(header["kernels"])
+    kernels = kernels_from_json(header["kernels"], [bytes(code) for code in blobs[2 : 2 + count]])
     constants = tuple(
         np.frombuffer(blob, DType(dtype).numpy).reshape(shape)
         for (shape, dtype), blob in zip(header["constants"], blobs[2 + count :], strict=True)
@@ -192,7 +190,7 @@ def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
         outputs=tuple(_spec(s) for s in header["outputs"]),
         target=target_from_json(header["target"]),
         threads=header["threads"],
-        kernels={k.symbol: k for k in kernels},
+        kernels={k.name: k for k in kernels},
         program=bytes(blobs[0]),
         team=bytes(blobs[1]),
         calls=tuple(_call(call) for call in header["calls"]),
@@ -208,13 +206,13 @@ def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
 
 def _call_json(call: KernelCall) -> list[Any]:
     clears = [[c.slot, [[s.start, s.length, s.stride, s.count] for s in c.strips]] for c in call.clears]
-    return [call.symbol, list(call.slots), call.name, clears]
+    return [call.kernel, list(call.slots), call.name, clears]
 
 
 def _call(data: Any) -> KernelCall:
-    symbol, slots, name, clears = data
+    kernel, slots, name, clears = data
     found = tuple(Clear(slot, tuple(Strip(*strip) for strip in strips)) for slot, strips in clears)
-    return KernelCall(symbol, tuple(slots), name, found)
+    return KernelCall(kernel, tuple(slots), name, found)
 
 
 def _spec_json(spec: TensorSpec) -> list[Any]:

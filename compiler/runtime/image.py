@@ -68,12 +68,12 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One call of the program: the kernel, its slots (pointers, then symbols), and for people the Subgraph's name.
+    """One call of the program: the kernel's name, its slots (pointers, then symbols), and for people the Subgraph's.
 
     `clears`: borders of its outputs, which the program sets to zero at the same time.
     """
 
-    symbol: str
+    kernel: str
     slots: tuple[int, ...]
     name: str
     clears: tuple[Clear, ...] = ()

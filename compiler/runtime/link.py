@@ -55,7 +55,7 @@ def link(
         outputs=_specs(program.outputs),
         target=target,
         threads=threads,
-        kernels={k.symbol: k for k in kernels},
+        kernels={k.name: k for k in kernels},
         program=program_object(raw, target),
         team=team_object(target),
         calls=calls,
@@ -117,7 +117,7 @@ class _Linker:
             slots.append(self._number(slot))
         numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
         slots += [self._number(Slot("symbol", number)) for number in numbers]
-        return KernelCall(kernel.symbol, tuple(slots), subgraph.name, self._clears(subgraph, kernel, slots))
+        return KernelCall(kernel.name, tuple(slots), subgraph.name, self._clears(subgraph, kernel, slots))
 
     def _clears(self, subgraph: Subgraph, kernel: Kernel, slots: Sequence[int]) -> tuple[Clear, ...]:
         """The borders of the outputs. Those of the model have none: the caller's array is all written."""

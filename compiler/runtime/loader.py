@@ -15,7 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from compiler.codegen.kernel import Kernel
+from compiler.codegen.kernel import Kernel, phase_objects
 from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object, initialise
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.codegen.trial import emit_trial
@@ -154,15 +154,14 @@ class LoadedKernel:
     def __init__(self, kernel: Kernel, threads: int, target: Target | None = None) -> None:
         """Load the kernel into this process."""
         self._kernel = kernel
-        phases = range(len(kernel.parallel_extents))
-        names = [kernel.phase_symbol(phase) for phase in phases]
-        self._code = _Code([kernel.object_code], names)
-        self._functions = [self._code.address[name] for name in names]
+        objects = phase_objects([kernel])
+        self._code = _Code(list(objects.values()), list(objects))
+        self._functions = [self._code.address[phase.symbol] for phase in kernel.phases]
         slots = len(kernel.params) + len(kernel.symbols)
         program = _trial_program(
-            target or native_target(), len(kernel.params), len(kernel.symbols), len(phases)
+            target or native_target(), len(kernel.params), len(kernel.symbols), len(kernel.phases)
         )
-        self._execution = Execution(program, threads, slots + 2 * len(phases))
+        self._execution = Execution(program, threads, slots + 2 * len(kernel.phases))
 
     def run(self, pointers: Sequence[int], sizes: Sequence[int] = ()) -> None:
         """One run; `pointers` are addresses, one per Param, `sizes` the values of the kernel's symbols."""
@@ -180,6 +179,6 @@ class LoadedKernel:
 
     def _point(self, pointers: Sequence[int], sizes: Sequence[int]) -> None:
         values = dict(zip(self._kernel.symbols, sizes, strict=True))
-        extents = [size_at(extent, values) for extent in self._kernel.parallel_extents]
+        extents = [size_at(phase.parallel_extent, values) for phase in self._kernel.phases]
         phases = (word for pair in zip(self._functions, extents, strict=True) for word in pair)
         self._execution.table[:] = (*pointers, *sizes, *phases)

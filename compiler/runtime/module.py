@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from compiler.codegen.kernel import phase_objects
 from compiler.errors import TargetError
 from compiler.runtime.aligned import aligned, aligned_bytes, data_pointer, fresh_output
 from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays
@@ -36,8 +37,8 @@ class Module:
             msg = f"this machine cannot run code for {image.target.name}; compile for target native"
             raise TargetError(msg)
         self._image = image
-        kernels = [kernel.object_code for kernel in image.kernels.values()]
-        self._program = LoadedProgram([*kernels, image.program, image.team])
+        kernels = phase_objects(image.kernels.values())
+        self._program = LoadedProgram([*kernels.values(), image.program, image.team])
         self._constants = [aligned(array) for array in image.constants]
         self._plans: dict[tuple[int, ...], MemoryPlan] = {}
         # Of a static model; sizes that depend on symbols are found per call.

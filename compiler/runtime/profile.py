@@ -34,7 +34,7 @@ class KernelTime:
 
     Attributes:
         name: of the Subgraph, for people.
-        symbol: of the kernel's function; calls of one kernel share it.
+        kernel: its name; calls of one kernel share it.
         samples_s: seconds, one per run.
         busy: part of the team's time in which members worked, 1 where all ended together.
         constant_bytes: of its packed weights.
@@ -42,7 +42,7 @@ class KernelTime:
     """
 
     name: str
-    symbol: str
+    kernel: str
     samples_s: tuple[float, ...]
     busy: float
     constant_bytes: int
@@ -114,7 +114,7 @@ class Profiler:
         stamps = np.stack(self._runs)
         kernels, phases, first = [], [], 0
         for call in self._image.calls:
-            count = len(self._image.kernels[call.symbol].parallel_extents)
+            count = len(self._image.kernels[call.kernel].phases)
             kernels.append(self._kernel(call, stamps[:, :, first : first + count]))
             phases += [call.name] if count == 1 else [f"{call.name} [{i}]" for i in range(count)]
             first += count
@@ -131,10 +131,10 @@ class Profiler:
         lasted = stamps[..., 1].max(axis=1) - stamps[..., 0].min(axis=1)
         busy = float(spent.sum() / max(1, lasted.sum()))
         constant, value = self._bytes(call)
-        return KernelTime(call.name, call.symbol, _seconds(stamps), busy, constant, value)
+        return KernelTime(call.name, call.kernel, _seconds(stamps), busy, constant, value)
 
     def _bytes(self, call: KernelCall) -> tuple[int, int]:
-        kernel, slots = self._image.kernels[call.symbol], [self._image.slots[n] for n in call.slots]
+        kernel, slots = self._image.kernels[call.kernel], [self._image.slots[n] for n in call.slots]
         names = [self._image.symbols[slot.where].name for slot in slots[len(kernel.params) :]]
         values = {own: self._values[name] for own, name in zip(kernel.symbols, names, strict=True)}
         total = {"constant": 0, "value": 0}
@@ -146,7 +146,7 @@ class Profiler:
 
 def _with_stamps(image: Image) -> Image:
     """The same model with one more output, which its program fills with times."""
-    calls = tuple(c for k in image.calls for c in phase_calls(image.kernels[k.symbol], k.slots, k.clears))
+    calls = tuple(c for k in image.calls for c in phase_calls(image.kernels[k.kernel], k.slots, k.clears))
     program = program_object(calls, image.target, stamps=len(image.slots))
     spec = TensorSpec(_STAMPS, (image.threads, len(calls), 2), DType.I64)
     slots = (*image.slots, Slot("output", len(image.outputs)))

@@ -112,7 +112,7 @@ def _kernel(
     bound = max(moved, (operations or 0) / ceilings.rates["multiply_add"])
     return {
         "name": kernel.name,
-        "symbol": kernel.symbol,
+        "symbol": kernel.kernel,
         "median_us": kernel.median_s * 1e6,
         "share": kernel.median_s / profile.median_s,
         "busy": kernel.busy,

@@ -156,15 +156,16 @@ def test_a_planted_kernel_changes_the_result(tmp_path: Path) -> None:
     program = lower(load_graph(filled("mlp", tmp_path)))
     module = compile_program(program, native_target(), 1, NoSource())
     image = module._image
-    last = image.kernels[image.calls[-1].symbol]
+    last = image.kernels[image.calls[-1].kernel]
     output = next(i for i, p in enumerate(last.params) if p.role == "output")
     parameters = ", ".join(f"ptr %p{i}" for i in range(len(last.params)))
     ir = (
-        f"define void @{last.symbol}({parameters}, i64 %begin, i64 %end) {{\n"
+        f"define void @{last.phases[-1].symbol}({parameters}, i64 %begin, i64 %end) {{\n"
         f"  store float 42.0, ptr %p{output}\n  ret void\n}}\n"
     )
-    planted = replace(last, object_code=emit_object(ir, native_target()))
-    changed = Module(replace(image, kernels={**image.kernels, last.symbol: planted}))
+    code = emit_object(ir, native_target())
+    planted = replace(last, phases=(*last.phases[:-1], replace(last.phases[-1], object_code=code)))
+    changed = Module(replace(image, kernels={**image.kernels, last.name: planted}))
     x = np.ones(image.inputs[0].shape, np.float32)
     name = image.outputs[0].name
     assert changed.run({image.inputs[0].name: x})[name].reshape(-1)[0] == 42.0

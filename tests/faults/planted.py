@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 
 import llvmlite.binding as llvm
 
-from compiler.codegen.kernel import Kernel, Param
+from compiler.codegen.kernel import Kernel, Param, Phase
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.scalar import Const, Load, apply
@@ -45,7 +46,7 @@ declare i32 @getchar()
 @calls = internal global i64 0
 @text = private constant [4 x i8] c"LUF\\00"
 
-define void @planted(ptr %x, ptr %y{scratch}, i64 %begin, i64 %end) {{
+define void @{name}(ptr %x, ptr %y{scratch}, i64 %begin, i64 %end) {{
 entry:
   %any = icmp slt i64 %begin, %end
   br i1 %any, label %loop, label %after
@@ -150,8 +151,9 @@ def planted(then: str = GOOD, skip: int = 0, scratch: int = 0) -> Built:
     params = (Param("x", "input", shape[0], DType.F32), Param("y", "output", shape[1], DType.F32))
     if scratch:
         params = (*params, Param("t", "scratch", (scratch,), DType.F32))
-    code = compiled(LOOP.format(halo=HALO, then=then, scratch=", ptr %t" if scratch else ""))
-    return Built(Kernel("planted", code, params, (SIZE - skip,)), 0.25)
+    name = f"planted_{hashlib.sha256(then.encode()).hexdigest()[:16]}"
+    code = compiled(LOOP.format(name=name, halo=HALO, then=then, scratch=", ptr %t" if scratch else ""))
+    return Built(Kernel("planted", (Phase(name, code, SIZE - skip),), params), 0.25)
 
 
 @cache

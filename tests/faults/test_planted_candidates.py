@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.codegen.kernel import Kernel
+from compiler.codegen.kernel import Kernel, Phase
 from tests.faults import planted
 from tests.faults.planted import HALO, SIZE, store
 from tests.workers.children import children
@@ -36,7 +36,10 @@ PLANTED = {
     "writes the halo": (planted.planted(store("y", 0, "0.5")), FailureKind.WRONG_OUTPUT),
     "leaves output unwritten": (planted.planted(skip=1), FailureKind.WRONG_OUTPUT),
     "aborts": (planted.planted("call void @llvm.trap()\n  unreachable"), FailureKind.CRASH),
-    "is no object code": (Built(Kernel("planted", b"no ELF", (), (1,)), 0.0), FailureKind.BUILD),
+    "is no object code": (
+        Built(Kernel("planted", (Phase("planted", b"no ELF", 1),), ()), 0.0),
+        FailureKind.BUILD,
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.pipeline import digests_of, kernel_symbol
+from compiler.pipeline import digests_of, kernel_name
 from service.db.session import Database
 from service.jobs.in_model import withdraw
 from service.records.log import SqlTuningLog
@@ -26,7 +26,7 @@ def log(database: Database) -> SqlTuningLog:
 
 def inside(factor: int, seconds: float, rounds: int = ROUNDS) -> Compared:
     """A model of one kernel."""
-    symbol = kernel_symbol(TASK.workload, schedule(factor))
+    symbol = kernel_name(TASK.workload, schedule(factor))
     times = [seconds * (1 + 0.01 * (n % 3)) for n in range(rounds)]
     return Compared(samples_s=times, max_relative_error=0.0, kernels_s={symbol: times})
 
@@ -36,7 +36,7 @@ def served(log: SqlTuningLog) -> str:
 
 
 def test_a_symbol_tells_both_digests() -> None:
-    workload, own = digests_of(kernel_symbol(TASK.workload, schedule(CHOSEN)))
+    workload, own = digests_of(kernel_name(TASK.workload, schedule(CHOSEN)))
     assert TASK.workload.digest.startswith(workload)
     assert schedule(CHOSEN).digest.startswith(own)
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from compiler.codegen.kernel import Kernel
+from compiler.codegen.kernel import Kernel, Phase
 from tests.tuner import toy
 from tuner.candidate import Candidate
 from tuner.deadline import Deadline
@@ -111,7 +111,7 @@ class PartlyBuilder:
         if factor % 2 == 0:
             return MeasureFailed(FailureKind.BUILD, f"{factor} is even")
         self.built.append(factor)
-        return Built(Kernel(str(factor), b"", (), (1,)), 0.5)
+        return Built(Kernel(str(factor), (Phase("k", b"", 1),), ()), 0.5)
 
 
 class CountingRunner:
@@ -123,7 +123,7 @@ class CountingRunner:
         self.order: list[str] = []
 
     def run(self, task: Task, built: Sequence[Built], pacer: Built | None = None) -> list[MeasureResult]:
-        return [self._run(b.kernel.symbol) for b in built]
+        return [self._run(b.kernel.name) for b in built]
 
     def compare(self, task: Task, built: Sequence[Built]) -> list[MeasureResult]:
         return self.run(task, [*built, *built])[len(built) :]

@@ -24,7 +24,7 @@ def test_peaks_of_this_machine() -> None:
 def test_every_cpu_has_probes() -> None:
     for target in (t for t in PRESETS.values() if not t.grid_threads):
         for kind in ARITHMETIC:
-            assert arithmetic_probe(target, 2, kind).parallel_extents == (2,)
+            assert arithmetic_probe(target, 2, kind).phases[0].parallel_extent == 2
         assert read_probe(target, 2, 1 << 16).params[0].size_bytes == 1 << 16
         assert [p.size_bytes for p in copy_probe(target, 2, 1 << 16).params] == [1 << 15, 1 << 15]
 

@@ -16,12 +16,6 @@ def test_a_task_survives_the_wire() -> None:
     assert (again.name, again.weight, again.error_budget) == (task.name, task.weight, task.error_budget)
 
 
-def test_kernels_survive_the_wire() -> None:
-    built = [planted.planted(), planted.planted(skip=1)]
-    data, codes = wire.kernels_json(built)
-    assert wire.kernels_from_json(json.loads(json.dumps(data)), codes) == [b.kernel for b in built]
-
-
 def test_options_survive_the_wire() -> None:
     options = MeasureOptions(samples=9, seed=4, memory_bytes=1 << 20)
     assert wire.options_from_json(json.loads(json.dumps(wire.options_json(options)))) == options

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 
-from compiler.codegen.kernel import Kernel
+from compiler.codegen.kernel import Kernel, Phase
 from compiler.errors import MeasureError
 from compiler.schedule.schedule import Schedule, schedule_from_json, schedule_json
 from tuner.measure import Built, FailureKind, MeasureFailed, MeasureInput, MeasureResult
@@ -52,7 +52,7 @@ class SimulatedRunner:
         if self._runs - 1 in self._broken_runs:
             msg = "the simulated device is lost; plug it in again"
             raise MeasureError(msg)
-        schedules = [schedule_from_json(json.loads(b.kernel.object_code)) for b in built]
+        schedules = [schedule_from_json(json.loads(b.kernel.phases[0].object_code)) for b in built]
         self.measured.update((task.key, schedule.digest) for schedule in schedules)
         return [self._simulation(task, schedule) for schedule in schedules]
 
@@ -78,4 +78,5 @@ def _in_turns(result: MeasureResult) -> MeasureResult:
 
 
 def _kernel(schedule: Schedule) -> Kernel:
-    return Kernel(schedule.digest, json.dumps(schedule_json(schedule)).encode(), (), (1,))
+    code = json.dumps(schedule_json(schedule)).encode()
+    return Kernel(schedule.digest, (Phase(schedule.digest, code, 1),), ())

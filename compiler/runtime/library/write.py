@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler.codegen.cpu_check import RAW_CODE, baseline
+from compiler.codegen.kernel import phase_objects
 from compiler.codegen.llvm import emit_object
 from compiler.errors import InputError, TargetError
 from compiler.runtime.files import Piece, write_whole
@@ -58,7 +59,7 @@ def c_name(stem: str) -> str:
 def _link(image: Image, name: str, file: str, offsets: list[int], size: int) -> SharedLibrary:
     # The check of the CPU must run on those that fail it.
     interface = emit_object(emit_interface(image, name, offsets), baseline(image.target))
-    code = [interface, image.program, image.team, *(k.object_code for k in image.kernels.values())]
+    code = [interface, image.program, image.team, *phase_objects(image.kernels.values()).values()]
     raw = RAW_CODE[image.target.instruction_set]
     objects = [*map(read_object, code), *(_raw_object(*item) for item in raw.items())]
     exports = [f"{name}_{function}" for function in FUNCTIONS]

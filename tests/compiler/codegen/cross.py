@@ -98,9 +98,9 @@ class Case:
     def calls(self) -> list[Call]:
         """Each phase in two shares, so that neither may assume all of it."""
         found = []
-        for phase, extent in enumerate(self.kernel.parallel_extents):
-            symbol, half = self.kernel.phase_symbol(phase), extent // 2
-            found += [Call(symbol, self.offsets, share) for share in ((half, extent), (0, half))]
+        for phase in self.kernel.phases:
+            extent, half = phase.parallel_extent, phase.parallel_extent // 2
+            found += [Call(phase.symbol, self.offsets, share) for share in ((half, extent), (0, half))]
         return found
 
 
@@ -123,13 +123,13 @@ def place_cases(schedules: list[tuple[str, Workload, Schedule]], target: Target)
     size = 0
     for name, workload, schedule in schedules:
         kernel = build_kernel(workload, schedule, target)
-        if kernel.symbol in cases:
+        if kernel.name in cases:
             continue
         offsets = []
         for param in kernel.params:
             offsets.append(size)
             size += -(-param.size_bytes // ALIGNMENT) * ALIGNMENT
-        cases[kernel.symbol] = Case(name, workload, random_values(workload), kernel, tuple(offsets))
+        cases[kernel.name] = Case(name, workload, random_values(workload), kernel, tuple(offsets))
     return list(cases.values()), size
 
 

@@ -16,9 +16,8 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from compiler.codegen.grid_entry import Launch, launch
-from compiler.codegen.kernel import phase_symbol
 from compiler.codegen.llvm import emit_object
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.nest import PhaseModule, emit_nest
 from compiler.loop.ir import LoopNest
 from compiler.target import Target, native_target
 from tests.compiler.execute import Arrays
@@ -34,21 +33,21 @@ def run_grid(nest: LoopNest, target: Target, operands: Arrays) -> np.ndarray:
         for b in nest.params
     }
     pointers = [arrays[b.name].ctypes.data for b in nest.params]
-    machine = _Machine(nest, target)
-    for number, body in enumerate(nest.phases):
-        machine.run(phase_symbol(nest.name, number), launch(body), pointers)
+    for module, body in zip(emit_nest(nest, target), nest.phases, strict=True):
+        _Machine(module).run(launch(body), pointers)
     return arrays["y0"]
 
 
 class _Machine:
-    def __init__(self, nest: LoopNest, target: Target) -> None:
+    def __init__(self, module: PhaseModule) -> None:
         self._place = threading.local()
         self._barrier = threading.Barrier(1)
         self._callbacks = [self._register(number) for number in range(len(_REGISTERS))]
         self._callbacks.append(ctypes.CFUNCTYPE(None, ctypes.c_int32)(lambda _: self._wait()))
         for name, callback in zip([*_REGISTERS, "barrier"], self._callbacks, strict=True):
             llvm.add_symbol(f"simt.{name}", ctypes.cast(callback, ctypes.c_void_p).value)
-        ir = _for_cpu(emit_nest(nest, target))
+        ir = _for_cpu(module.ir)
+        self._symbol = module.symbol
         self._meets = "@simt.barrier" in ir
         code = emit_object(ir, native_target())
         own = llvm.Target.from_triple(native_target().triple).create_target_machine()
@@ -56,8 +55,8 @@ class _Machine:
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 
-    def run(self, symbol: str, start: Launch, pointers: list[int]) -> None:
-        address = self._engine.get_function_address(symbol)
+    def run(self, start: Launch, pointers: list[int]) -> None:
+        address = self._engine.get_function_address(self._symbol)
         function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers))(address)
 
         def one(place: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from compiler.codegen.ahead import fetched_ahead
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind, Store, walk_statements
 from compiler.pipeline import build_nest
@@ -87,7 +87,7 @@ def _read(loop: For) -> set[str]:
 )
 def test_nothing_is_fetched_where(workload: Workload) -> None:
     space = build_space(workload, V3, 1)
-    text = emit_nest(build_nest(workload, space.schedule(space.default)), V3)
+    text = nest_ir(build_nest(workload, space.schedule(space.default)), V3)
     assert "prefetch" not in text
 
 
@@ -97,7 +97,7 @@ def test_results_stay_the_same(threads: int) -> None:
     space = build_space(LARGE, target, threads)
     knobs = {"order": "outside", "rows": 4, "vectors": 2}
     schedule = space.build({**space.values(space.default), **knobs})
-    assert "llvm.prefetch" in emit_nest(build_nest(LARGE, schedule), target)
+    assert "llvm.prefetch" in nest_ir(build_nest(LARGE, schedule), target)
     operands = random_operands(LARGE)
     got = native_outputs(LARGE, schedule, operands, threads, target)
     assert stored_error(LARGE, got, reference_outputs(LARGE, operands)) < 1e-5

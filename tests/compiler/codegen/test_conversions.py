@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_nest, default_schedule
@@ -103,7 +103,7 @@ def test_bytes_at_the_edge_of_a_row(columns: int) -> None:
 def test_vectors_of_bytes_are_never_taken_apart(target: str) -> None:
     workload = requantised(3, 45)
     nest = build_nest(workload, default_schedule(workload, PRESETS[target], 1))
-    ir = emit_nest(nest, PRESETS[target])
+    ir = nest_ir(nest, PRESETS[target])
     assert ("llvm.masked" in ir) == (target == "x86-64-v4")
     assembly = emit_assembly(ir, PRESETS[target])
     single = [line for line in assembly.splitlines() if "pextrb" in line or "pinsrb" in line]

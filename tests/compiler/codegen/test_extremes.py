@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly
 from compiler.pipeline import build_nest, default_schedule
 from compiler.scalar import Load, apply
 from compiler.target import PRESETS, Target, native_target
@@ -65,7 +64,7 @@ def test_a_pooling_keeps_nan_wherever_it_is(place: int) -> None:
 
 def test_two_instructions_where_classes_of_numbers_can_be_told() -> None:
     workload = windows(28, 64, reducer="max", outside=float("-inf"))
-    code = emit_assembly(emit_nest(build_nest(workload, default_schedule(workload, V4, 1)), V4), V4)
+    code = nest_assembly(build_nest(workload, default_schedule(workload, V4, 1)), V4)
     assert "vfixupimmps" in code
     assert "vcmpunordps" not in code
     first = code.count("vmaxps")

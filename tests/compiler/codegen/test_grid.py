@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compiler.codegen.grid_entry import launch
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.errors import CompileError
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import LoopKind, LoopNest
@@ -51,8 +51,13 @@ def in_registers(rows: int, columns: int) -> Schedule:
     return Schedule((*tiled(rows, columns), ComputeAt("anchor", "epilogue", "s1.i")))
 
 
+def phases(workload: Workload, schedule: Schedule) -> list[str]:
+    """The assembly of each phase."""
+    return [phase.object_code.decode() for phase in build_kernel(workload, schedule, GPU).phases]
+
+
 def ptx(workload: Workload, schedule: Schedule) -> str:
-    return build_kernel(workload, schedule, GPU).object_code.decode()
+    return "\n".join(phases(workload, schedule))
 
 
 def check_on_threads(workload: Workload, schedule: Schedule) -> LoopNest:
@@ -135,8 +140,8 @@ def test_ptxas_assembles_every_kernel(tmp_path: Path) -> None:
     assembler = shutil.which("ptxas")
     if assembler is None:
         pytest.skip("this machine has no ptxas; it comes with NVIDIA's CUDA toolkit")
-    texts = [ptx(w, default_schedule(w, GPU, 1)) for w in FOR_CROSS.values()]
-    texts.append(ptx(matmul(7, 21, 9), shared(4, 8, ("s0", "s1"))))
+    texts = [text for w in FOR_CROSS.values() for text in phases(w, default_schedule(w, GPU, 1))]
+    texts += phases(matmul(7, 21, 9), shared(4, 8, ("s0", "s1")))
     for number, text in enumerate(texts):
         path = tmp_path / f"{number}.ptx"
         path.write_text(text)
@@ -156,9 +161,9 @@ def test_a_cpu_has_no_grid_and_a_gpu_no_team() -> None:
 
 def test_a_block_that_is_too_large() -> None:
     with pytest.raises(CompileError, match="2048 threads in a block, nvptx64-sm80 has 1024"):
-        emit_nest(build_nest(matmul(64, 64, 4), in_registers(32, 64)), GPU)
+        nest_ir(build_nest(matmul(64, 64, 4), in_registers(32, 64)), GPU)
     with pytest.raises(CompileError, match="shares 65536 bytes in a block, nvptx64-sm80 has 49152"):
-        emit_nest(build_nest(matmul(128, 128, 4), shared(128, 128, ())), GPU)
+        nest_ir(build_nest(matmul(128, 128, 4), shared(128, 128, ())), GPU)
 
 
 def test_a_stage_between_two_thread_loops() -> None:

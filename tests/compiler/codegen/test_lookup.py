@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.dtype import DType
 from compiler.elementary import place
 from compiler.index import Index
@@ -30,7 +30,7 @@ def test_an_index_is_read_once_for_the_vectors_of_a_copy(target: str) -> None:
     workload = rows(4, 8 * PRESETS[target].lanes(4))
     space = build_space(workload, PRESETS[target], 1)
     assert space.values(space.default)["unroll"] == 8
-    ir = emit_nest(build_nest(workload, space.schedule(space.default)), PRESETS[target])
+    ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[target])
     assert ir.count("load i64") == 1
     assert ir.count(f"load <{PRESETS[target].lanes(4)} x float>") == 8
     assert "insertelement" not in ir
@@ -40,7 +40,7 @@ def test_lanes_with_an_index_each_read_their_indices_as_a_vector() -> None:
     workload, target = gather_elements(6, 64), PRESETS["x86-64-v3"]
     space = build_space(workload, target, 1)
     assert space.values(space.default)["unroll"] == 1
-    ir = emit_nest(build_nest(workload, space.schedule(space.default)), target)
+    ir = nest_ir(build_nest(workload, space.schedule(space.default)), target)
     assert ir.count("load <8 x i32>") == 1
     assert ir.count("load float") == 8
 

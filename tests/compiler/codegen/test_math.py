@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly
 from compiler.dtype import DType
 from compiler.frontend.powers import power
 from compiler.pipeline import build_nest, default_schedule
@@ -260,9 +259,8 @@ def test_round_goes_to_even_and_select_chooses() -> None:
 @pytest.mark.parametrize("op", [*UNARY, "pow", "round"])
 def test_no_target_calls_a_library(op: str, target: str) -> None:
     workload = call(op, 37)
-    assembly = emit_assembly(
-        emit_nest(build_nest(workload, default_schedule(workload, PRESETS[target], 1)), PRESETS[target]),
-        PRESETS[target],
+    assembly = nest_assembly(
+        build_nest(workload, default_schedule(workload, PRESETS[target], 1)), PRESETS[target]
     )
     words = [line.split()[0] for line in assembly.splitlines() if line.strip()]
     assert not {"call", "callq", "bl", "call_indirect"} & set(words)

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.index import Index
 from compiler.pipeline import build_nest
 from compiler.scalar import Bound, Const, Guard, Load, apply
@@ -73,5 +73,5 @@ def test_what_a_guard_forbids_is_not_read() -> None:
 def test_they_are_never_read_one_by_one(target: str, factor: int) -> None:
     workload = enlarged(256, factor)
     space = build_space(workload, PRESETS[target], 1)
-    ir = emit_nest(build_nest(workload, space.schedule(space.default)), PRESETS[target])
+    ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[target])
     assert not re.search(r"insertelement <\d+ x float>.*, i64 [1-9]", ir)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly
 from compiler.pipeline import build_nest
 from compiler.target import PRESETS, Target
 from tests.compiler.loop.test_fold import tiled
@@ -26,7 +25,7 @@ def test_a_long_body_keeps_its_sums_in_registers(target: Target, rows: int, vect
     """LLVM's scheduler moved loads up for Zen 4, and every second multiply-add had a spilled value."""
     workload = matmul(8 * rows, 256, 16 * vectors * 6)
     schedule = tiled(workload, rows, vectors, target, unroll=8 if rows * vectors > 20 else 16)
-    lines = emit_assembly(emit_nest(build_nest(workload, schedule), target), target).splitlines()
+    lines = nest_assembly(build_nest(workload, schedule), target).splitlines()
     multiply_adds = sum("fmadd" in line or "fmla" in line for line in lines)
     assert multiply_adds >= 8 * rows * vectors
     moved = [line for line in lines if stack in line and ("mm" in line or "\tq" in line)]

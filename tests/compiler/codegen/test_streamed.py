@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.codegen.nest import emit_nest
 from compiler.codegen.streamed import streamed_after
+from compiler.codegen.texts import nest_ir
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import Block, walk_statements
 from compiler.pipeline import build_nest
@@ -78,7 +78,7 @@ def test_nothing_is_fetched(workload: Workload) -> None:
 def test_each_line_of_a_tile_is_fetched_once() -> None:
     space = build_space(LARGE, V3, 1)
     values = {**space.values(space.default), "rows": 4, "vectors": 3, "unroll": 1}
-    ir = emit_nest(build_nest(LARGE, space.build(values)), V3)
+    ir = nest_ir(build_nest(LARGE, space.build(values)), V3)
     whole, *_ = [part for part in ir.split("call void @llvm.prefetch")[1:] if "fma" in part]
     before = ir[: ir.index(whole)].rsplit("br ", 1)[-1]
     assert before.count("call void @llvm.prefetch") == 4 * 2  # 96 bytes of a row begin two lines

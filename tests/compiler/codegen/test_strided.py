@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.index import Index
 from compiler.pipeline import build_nest
 from compiler.scalar import Bound, Const, Guard, Load
@@ -56,7 +56,7 @@ def test_windows_of_any_stride_and_border(length: int, taps: int, stride: int, p
 def test_lanes_up_to_four_apart_are_never_read_one_by_one(target: str, stride: int) -> None:
     workload = window(1024, 3, stride, 1)
     space = build_space(workload, PRESETS[target], 1)
-    ir = emit_nest(build_nest(workload, space.schedule(space.default)), PRESETS[target])
+    ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[target])
     assert "load float," not in ir
     assert "masked.load" in ir
 
@@ -79,5 +79,5 @@ def test_edges_use_masked_stores_only_where_the_target_has_them(columns: int) ->
     workload = anchored((2, columns), (3,), "sum", Load("x0", at("r0", "s1")), (operand("x0", 3, columns),))
     for name, masked in (("x86-64-v3", False), ("x86-64-v4", True), ("aarch64-neoverse-n1", False)):
         space = build_space(workload, PRESETS[name], 1)
-        ir = emit_nest(build_nest(workload, space.schedule(space.default)), PRESETS[name])
+        ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[name])
         assert ("masked.store" in ir) is masked, name

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.kernel import phase_objects
+from compiler.codegen.texts import nest_assembly
 from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_nest, load_graph, lower
 from compiler.scalar import Const, Expr, Load, apply
@@ -133,8 +133,10 @@ def check(run: Run, name: str, folder: Path, count: int = RANDOM_SCHEDULES) -> N
     target = PRESETS[name]
     cases, size = place_cases(schedules(FOR_CROSS, target, count), target)
     calls = [call for case in cases for call in case.calls()]
-    arena = run([c.kernel.object_code for c in cases], calls, filled_arena(cases, size), folder)
-    errors = {f"{case.name} {case.kernel.symbol}": case.error(arena) for case in cases}
+    arena = run(
+        list(phase_objects(c.kernel for c in cases).values()), calls, filled_arena(cases, size), folder
+    )
+    errors = {f"{case.name} {case.kernel.name}": case.error(arena) for case in cases}
     assert {case.name for case in cases} == set(FOR_CROSS)
     assert not {name: error for name, error in errors.items() if not error < TOLERANCE}
 
@@ -171,14 +173,14 @@ def test_more_schedules(tmp_path: Path) -> None:
 def test_a_contraction_uses_the_vectors_of_its_target(name: str, instruction: str) -> None:
     target, workload = PRESETS[name], convolution(28, 64, 64, 3)
     space = build_space(workload, target, 1)
-    assembly = emit_assembly(emit_nest(build_nest(workload, space.schedule(space.default)), target), target)
+    assembly = nest_assembly(build_nest(workload, space.schedule(space.default)), target)
     assert assembly.count(instruction) >= 8
 
 
 def default_assembly(workload: Workload, target: Target) -> list[str]:
     space = build_space(workload, target, 1)
     nest = build_nest(workload, space.schedule(space.default))
-    return emit_assembly(emit_nest(nest, target), target).splitlines()
+    return nest_assembly(nest, target).splitlines()
 
 
 def test_coefficients_are_operands_in_memory_where_registers_are_few() -> None:
@@ -203,7 +205,7 @@ def test_registers_spilled_to_the_stack_never_cross_its_lines() -> None:
     workload = gelu_tanh(512)
     space = build_space(workload, target, 1)
     assert space.values(space.default)["width"] == 4
-    assembly = emit_assembly(emit_nest(build_nest(workload, space.schedule(space.default)), target), target)
+    assembly = nest_assembly(build_nest(workload, space.schedule(space.default)), target)
     spilled = [line for line in assembly.splitlines() if "(%rsp)" in line and "%ymm" in line]
     assert spilled
     assert not any("vmovup" in line or "vmovdqu" in line for line in spilled)

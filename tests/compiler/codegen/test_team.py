@@ -29,7 +29,9 @@ class Team(Execution):
         target = native_target()
         kernel = arithmetic_probe(target, threads, "multiply_add")
         program = emit_object(emit_program(phase_calls(kernel, (0,))), target)
-        super().__init__(LoadedProgram([kernel.object_code, program, team_object(target)]), threads, 1)
+        super().__init__(
+            LoadedProgram([kernel.phases[0].object_code, program, team_object(target)]), threads, 1
+        )
         self.result = np.zeros(kernel.params[0].shape, np.float32)
         self.table[0] = self.result.ctypes.data
         self._threads = threads

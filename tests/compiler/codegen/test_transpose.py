@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.index import Index
 from compiler.pipeline import build_nest
 from compiler.scalar import Bound, Const, Guard, Load
@@ -30,7 +30,7 @@ def test_every_assignment_moves_every_element(rows: int, columns: int, threads: 
 def test_the_default_reads_whole_vectors(target: str) -> None:
     workload = transpose(64, 64)
     space = build_space(workload, PRESETS[target], 1)
-    ir = emit_nest(build_nest(workload, space.schedule(space.default)), PRESETS[target])
+    ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[target])
     assert "shufflevector" in ir
     assert "insertelement" not in ir
 

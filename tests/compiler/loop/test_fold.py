@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly
 from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_nest
 from compiler.schedule.schedule import Schedule
@@ -88,7 +87,7 @@ def test_what_is_repeated_is_one_load() -> None:
     workload = matmul(8, 18, 64)
     nest = build_nest(workload, tiled(workload, 4, 2, V4))
     assert in_groups(nest)
-    lines = emit_assembly(emit_nest(nest, V4), V4).splitlines()
+    lines = nest_assembly(nest, V4).splitlines()
     body = [line.split()[0] for line in lines if "%zmm" in line]
     # Four rows of one whole vector and of two columns, four products of each sum at a time.
     assert body.count("vbroadcastf32x4") == 4

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind, LoopNest, Store, walk_statements
 from compiler.pipeline import build_nest
@@ -82,7 +81,7 @@ def test_nothing_is_paired_where_nothing_is_gained(case: str) -> None:
 def test_a_pair_of_rows_is_one_multiply_add() -> None:
     workload = convolution(9, 15, 12, 1)
     schedule = tiled(workload, 4, 2, unroll=3)
-    assembly = emit_assembly(emit_nest(build_nest(workload, schedule), V3), V3)
+    assembly = nest_assembly(build_nest(workload, schedule), V3)
     fused = [line for line in assembly.splitlines() if "vfmadd" in line]
     assert all("ymm" in line for line in fused)
     per_point = {1: 2, 4: 6}  # 9 rows: two tiles of four and one of one row

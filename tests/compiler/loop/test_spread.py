@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
@@ -72,7 +71,7 @@ def test_there_are_as_many_as_hide_the_latency() -> None:
 def test_they_are_registers() -> None:
     workload = matmul(1, 8, 512)
     nest = build_nest(workload, tiled(workload, 1, 1))
-    lines = emit_assembly(emit_nest(nest, V3), V3).splitlines()
+    lines = nest_assembly(nest, V3).splitlines()
     fused = [line.split(",")[-1].strip() for line in lines if "vfmadd" in line]
     assert len(set(fused)) == 4
 

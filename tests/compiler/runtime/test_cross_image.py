@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.codegen.kernel import phase_objects
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.errors import TargetError
@@ -71,7 +72,7 @@ def _read(arena: np.ndarray, spec: TensorSpec, start: int) -> np.ndarray:
 def test_a_model_for_wasm32(tmp_path: Path) -> None:
     image = image_for("wasm32")
     memory = Memory(image, random_input())
-    objects = [*(k.object_code for k in image.kernels.values()), image.program, image.team]
+    objects = [*phase_objects(image.kernels.values()).values(), image.program, image.team]
     arena = run_wasm(objects, [Call("program_run", memory.table, None)], memory.arena, tmp_path)
     assert_close(memory.results(arena), expected(random_input()))
 
@@ -81,7 +82,7 @@ def test_a_model_for_aarch64(tmp_path: Path) -> None:
     # The team needs a C library; that of a Target without threads stands in for it.
     alone = emit_object(emit_team(PRESETS["wasm32"]), image.target)
     memory = Memory(image, random_input())
-    objects = [*(k.object_code for k in image.kernels.values()), image.program, alone]
+    objects = [*phase_objects(image.kernels.values()).values(), image.program, alone]
     arena = run_aarch64(objects, [Call("program_run", memory.table, None)], memory.arena, tmp_path)
     assert_close(memory.results(arena), expected(random_input()))
 
@@ -115,7 +116,7 @@ def test_a_team_of_threads_for_aarch64(tmp_path: Path) -> None:
     source.write_text(
         _WITH_THREADS.format(size=size, team=state, table=table, size_offset=SIZE_OFFSET, threads=threads)
     )
-    objects = [*(k.object_code for k in image.kernels.values()), image.program, image.team]
+    objects = [*phase_objects(image.kernels.values()).values(), image.program, image.team]
     paths = [tmp_path / f"{number}.o" for number in range(len(objects))]
     for path, code in zip(paths, objects, strict=True):
         path.write_bytes(code)

@@ -161,7 +161,7 @@ def test_one_wrong_bit_is_found_wherever_it_is() -> None:
     data = compiled().to_bytes()
     image = read_image(data)
     kernel = next(iter(image.kernels.values()))
-    parts = [image.team, image.program, kernel.object_code, *(a.tobytes() for a in image.constants)]
+    parts = [image.team, image.program, kernel.phases[0].object_code, *(a.tobytes() for a in image.constants)]
     places = [data.index(part) + offset for part in parts for offset in (0, len(part) // 2, len(part) - 1)]
     for place in (9, 20, 100, *places):
         wrong = bytearray(data)

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.codegen.llvm import emit_assembly
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_assembly, nest_ir
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
@@ -168,7 +167,7 @@ def test_one_lane_is_stored_as_one_element() -> None:
     # LLVM 22 stores a wider one where it is told to truncate all lanes and to store the first.
     target = with_features("avx512vnni")
     workload = WORKLOADS["matmul_signed"]
-    text = emit_nest(build_nest(workload, schedule(workload, target, "vpmaddwd.256")), target)
+    text = nest_ir(build_nest(workload, schedule(workload, target, "vpmaddwd.256")), target)
     assert "store i8" in text
     assert "<i1 true, i1 false" not in text
 
@@ -207,7 +206,7 @@ def test_the_inner_loop_has_the_instruction(instruction: str, mnemonic: str, vec
     target = with_features("avx512vnni", "avxvnni") if mnemonic == "vpdpbusd" else V4
     workload = integer_matmul(8, 64, 64, bound=SAFE)
     nest = build_nest(workload, schedule(workload, target, instruction))
-    lines = [line for line in emit_assembly(emit_nest(nest, target), target).splitlines() if mnemonic in line]
+    lines = [line for line in nest_assembly(nest, target).splitlines() if mnemonic in line]
     assert lines
     assert all(vector in line for line in lines)
 
@@ -216,7 +215,7 @@ def test_bf16_products_use_their_instruction() -> None:
     target = with_features("avx512bf16")
     workload = bf16_matmul(6, 32, 24)
     plan = schedule(workload, target, "vdpbf16ps.512")
-    assembly = emit_assembly(emit_nest(build_nest(workload, plan), target), target)
+    assembly = nest_assembly(build_nest(workload, plan), target)
     assert "vdpbf16ps" in assembly
     operands = full_range(workload)
     expected = reference_outputs(workload, operands)["y0"]

@@ -169,7 +169,7 @@ def test_its_three_phases_are_shared_out_one_after_the_other() -> None:
     assert all(getattr(phase, "kind", None) is LoopKind.PARALLEL for phase in nest.phases)
     kernel = build_kernel(workload, space.build(values), PRESETS["x86-64-v4"])
     assert [p.name for p in kernel.params if p.role == "scratch"] == ["tiles_buffer", "product_buffer"]
-    assert kernel.parallel_extents[0] == 4
+    assert kernel.phases[0].parallel_extent == 4
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])

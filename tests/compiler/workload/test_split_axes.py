@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.codegen.nest import emit_nest
+from compiler.codegen.texts import nest_ir
 from compiler.evaluate import reference_outputs
 from compiler.index import FloorDiv, Index, Mod
 from compiler.pipeline import build_nest, default_schedule
@@ -73,7 +73,7 @@ def test_an_axis_spread_over_a_few_neighbours_each_stays_whole() -> None:
 def test_the_lanes_of_a_group_share_what_they_read() -> None:
     target = PRESETS["x86-64-v4"]
     workload = canonicalise(grouped(6, 2, 32, 64)).workload
-    ir = emit_nest(build_nest(workload, default_schedule(workload, target, 1)), target)
+    ir = nest_ir(build_nest(workload, default_schedule(workload, target, 1)), target)
     gathers = [line for line in ir.splitlines() if "insertelement" in line and ", i64 0" not in line]
     assert not gathers
 
