@@ -26,6 +26,8 @@ PAGE_BYTES = 4096
 _HALVES = frozenset({"znver4"})
 """CPUs, as LLVM names them, that take vectors longer than _HALF_BYTES in two halves."""
 _HALF_BYTES = 32
+_KEEPS_UP = "znver"
+"""How LLVM's names of CPUs begin of which one core gets ten bytes and more in a cycle from memory."""
 FEW_REGISTERS = 16
 """Vector registers that the constants of an elementary function would fill."""
 
@@ -66,6 +68,11 @@ class Target:
     def halves_vectors(self) -> bool:
         """Whether an instruction on whole vectors takes them in two halves."""
         return self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES
+
+    @property
+    def memory_keeps_up(self) -> bool:
+        """Whether what one core fetches ahead from memory arrives in about the time of the arithmetic on it."""
+        return self.cpu.startswith(_KEEPS_UP)
 
     @property
     def multiply_adds(self) -> int:

@@ -150,9 +150,7 @@ def _fewer_multiplications(
     costs = {
         name: algorithm_cycles(phases.workload, phases.stored, target)
         for name, plan in plans.items()
-        if isinstance(phases := plan.phases, WinogradPhases)
-        and phases.has_room
-        and phases.error <= TASK_ERROR_BUDGET
+        if isinstance(phases := plan.phases, WinogradPhases) and phases.error <= TASK_ERROR_BUDGET
     }
     # Plans are in the order of TILES.
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))

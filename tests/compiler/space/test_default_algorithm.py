@@ -22,6 +22,8 @@ V3 = PRESETS["x86-64-v3"]
 WHOLE = PRESETS["x86-64-v4"]
 HALVED = replace(WHOLE, cpu="znver4")
 """Takes vectors of 64 bytes in two halves."""
+NEAR = replace(WHOLE, cpu="znver5")
+"""Takes them whole, and memory keeps up with a core."""
 
 
 def algorithm(workload: Workload, error_budget: float = TASK_ERROR_BUDGET, target: Target = V3) -> str:
@@ -55,11 +57,18 @@ def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
     assert algorithm(workload, target=WHOLE) == "direct"
 
 
-def test_constants_hide_behind_arithmetic_where_vectors_are_halved() -> None:
-    """Tiles of five need more constants than tiles of two, and fewer multiplications."""
+def test_constants_hide_behind_arithmetic_where_memory_keeps_up() -> None:
+    """Larger tiles need more constants, and fewer multiplications, which are done sooner where vectors are whole."""
     workload = padded_convolution(14, 256, 256, 3)
     assert algorithm(workload, target=HALVED) == "winograd5"
+    assert algorithm(workload, target=NEAR) == "winograd3"
     assert algorithm(workload, target=WHOLE) == "winograd2"
+    few = padded_convolution(7, 512, 512, 3)
+    assert (algorithm(few, target=NEAR), algorithm(few, target=WHOLE)) == ("winograd2", "direct")
+
+
+def test_few_channels_are_no_reason_against_fewer_multiplications() -> None:
+    assert algorithm(padded_convolution(45, 12, 27, 3), target=NEAR) == "winograd5"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +78,7 @@ def test_constants_hide_behind_arithmetic_where_vectors_are_halved() -> None:
         pytest.param(28, 128, "winograd4", id="as few multiplications with less error"),
         pytest.param(24, 96, "winograd6", id="four tiles instead of five or six"),
         pytest.param(12, 256, "winograd4", id="few tiles, more constants than multiplications save"),
-        pytest.param(14, 512, "winograd4", id="larger tiles would pass the error budget"),
+        pytest.param(14, 512, "winograd3", id="larger tiles need more constants"),
     ],
 )
 def test_tiles_that_fill_the_image_are_the_default(size: int, channels: int, chosen: str) -> None:
