@@ -5,7 +5,7 @@
            + bytes of the constants                                     each over the rate at which they come
 
 Constants come from beyond the second cache, in a network from far beyond: what fetches them ahead hides less than it
-seems to where one kernel runs again and again. Where memory keeps up with a core, most of them arrive behind arithmetic:
+seems to where one kernel runs again and again. Where memory keeps up with a core, most arrive behind arithmetic:
 
     constants * constants / (constants + arithmetic)
 
