@@ -9,7 +9,7 @@ from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the measurement protocol (workers/timer.py); part of every record's key."""
 
 
@@ -44,6 +44,11 @@ class Task:
     weight: int
     name: str
     error_budget: float = TASK_ERROR_BUDGET
+
+    @property
+    def constant_bytes(self) -> int:
+        """Size of the operands that are constants, as the model has them."""
+        return sum(operand.size_bytes for operand in self.workload.operands if operand.constant)
 
     @property
     def key(self) -> RecordKey:

@@ -30,7 +30,7 @@ from compiler.space.space import Assignment, SearchSpace
 from tuner.measure import Measured, MeasureFailed, MeasureResult
 from tuner.pairs import ratio_interval
 from tuner.record import CODEGEN_EPOCH
-from tuner.task import Task
+from tuner.task import PROTOCOL, Task
 from workers.wire import task_from_json, task_json
 
 SHAPES = "shapes"
@@ -191,6 +191,11 @@ class PoolFile:
                 "again in another folder"
             )
             raise InputError(msg)
+        if header.get("protocol") != PROTOCOL:
+            msg = (
+                f"{path.name} was recorded by another measurement protocol; begin it again in another folder"
+            )
+            raise InputError(msg)
         self.path, self.task = path, task_from_json(header["task"])
         self.space = _space(path, header, self.task)
         self.beside = assignment_at(self.space, header["beside"])
@@ -204,7 +209,7 @@ class PoolFile:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             space = build_space(task.workload, task.target, task.threads)
-            versions = {"rules": VERSION, "epoch": CODEGEN_EPOCH, "size": space.size}
+            versions = {"rules": VERSION, "epoch": CODEGEN_EPOCH, "protocol": PROTOCOL, "size": space.size}
             beside = place_of(space, space.default)
             header = {"network": network, **versions, "beside": beside, "task": task_json(task)}
             path.write_text(json.dumps(header, separators=(",", ":")) + "\n")

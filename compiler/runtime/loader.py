@@ -15,6 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from compiler.codegen.evict import emit_evict
 from compiler.codegen.kernel import Kernel, phase_objects
 from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object, initialise
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
@@ -84,6 +85,22 @@ class LoadedProgram:
 
     def _function(self, name: str, result: type | None, pointers: int) -> Callable[..., Any]:
         return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(self._code.address[name])
+
+
+@cache
+def evictor() -> Callable[[int, int], None] | None:
+    """Drives so many bytes from an address on out of every cache; None where this machine has no way to."""
+    target = native_target()
+    ir = emit_evict(target)
+    if ir is None:
+        return None
+    code = _Code([emit_object(ir, target)], ["evict"])
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address["evict"])
+
+    def evict(address: int, count: int, _code: _Code = code) -> None:
+        function(address, count)
+
+    return evict
 
 
 @cache

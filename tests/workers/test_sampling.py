@@ -9,6 +9,7 @@ import pytest
 
 from tuner.measure import MeasureOptions
 from tuner.pairs import FEWEST
+from workers import turns
 from workers.sampling import warm_up
 from workers.turns import ENOUGH_S, SEEN, Contender, take_trials
 
@@ -145,3 +146,31 @@ def test_nobody_always_comes_after_the_same() -> None:
     entries = [Sharing(packed) for packed in ("a", "a", "b", "c", "c", "d")]
     take_trials(entries, None, OPTIONS, best_s=None)
     assert [median(entry.samples_s) for entry in entries] == pytest.approx([2e-3] * len(entries))
+
+
+class Far(Timed):
+    """Reads constants, in a tenth of the time where the run before has left them near."""
+
+    _far = ((4096, 64),)
+
+    def time_ns(self, runs: int, before: int = 0) -> int:
+        return sum(self._one() for _ in range(runs))
+
+    def _one(self) -> int:
+        near, self.near = getattr(self, "near", False), True
+        return round(self._machine.run(self._run_ns * (0.1 if near else 1.0)))
+
+
+def test_constants_are_driven_away_before_each_run_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [Far(ns, Machine()) for ns in (2e5, 1.4e5)]
+
+    def evict(address: int, count: int) -> None:
+        assert (address, count) == (4096, 64)
+        for entry in entries:
+            entry.near = False
+
+    monkeypatch.setattr(turns, "evictor", lambda: evict)
+    take_trials(entries, None, OPTIONS, best_s=None)
+    for entry, expected in zip(entries, (2e-4, 1.4e-4), strict=True):
+        assert entry.warm_s == pytest.approx(expected)
+        assert entry.samples_s == pytest.approx([expected] * OPTIONS.samples)

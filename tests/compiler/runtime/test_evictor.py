@@ -1,0 +1,40 @@
+"""Memory that is driven out of the caches takes longer to read, and stays what it is."""
+
+from __future__ import annotations
+
+from statistics import median
+from time import perf_counter_ns
+
+import numpy as np
+import pytest
+
+from compiler.codegen.evict import emit_evict
+from compiler.runtime.loader import evictor
+from compiler.target import PRESETS
+
+
+def test_what_is_evicted_is_far_and_unchanged() -> None:
+    evict = evictor()
+    if evict is None:
+        pytest.skip("programs on this processor have no instruction for it")
+    data = np.arange(1 << 16, dtype=np.float32)  # 256 KiB: less than a second cache
+    expected = data.copy()
+
+    def read_ns(*, far: bool) -> int:
+        if far:
+            evict(data.ctypes.data, data.nbytes)
+        start = perf_counter_ns()
+        data.sum()
+        return perf_counter_ns() - start
+
+    read_ns(far=False)
+    near, far = ([read_ns(far=kind) for _ in range(200)] for kind in (False, True))
+    assert median(far) > 1.1 * median(near)
+    np.testing.assert_array_equal(data, expected)
+
+
+def test_targets_have_it_or_say_so() -> None:
+    assert "clflushopt" in (emit_evict(PRESETS["x86-64-v4"]) or "") or "clflush(" in (
+        emit_evict(PRESETS["x86-64-v4"]) or ""
+    )
+    assert emit_evict(PRESETS["aarch64-cortex-a72"]) is None
