@@ -114,9 +114,8 @@ class Contender:
 
     def _apart_s(self) -> float:
         """Seconds of one run that finds its constants in memory."""
-        evict = evictor()
-        for place, count in self._far:
-            if evict is not None:
+        if (evict := evictor()) is not None:
+            for place, count in self._far:
                 evict(place, count)
         return self.time_ns(1) / 1e9
 

@@ -87,20 +87,22 @@ class LoadedProgram:
         return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * pointers)(self._code.address[name])
 
 
+class _Evictor:
+    """Drives so many bytes from an address on out of every cache of this machine."""
+
+    def __init__(self, ir: str) -> None:
+        self._code = _Code([emit_object(ir, native_target())], ["evict"])
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.address["evict"])
+
+    def __call__(self, address: int, count: int) -> None:
+        self._function(address, count)
+
+
 @cache
 def evictor() -> Callable[[int, int], None] | None:
-    """Drives so many bytes from an address on out of every cache; None where this machine has no way to."""
-    target = native_target()
-    ir = emit_evict(target)
-    if ir is None:
-        return None
-    code = _Code([emit_object(ir, target)], ["evict"])
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(code.address["evict"])
-
-    def evict(address: int, count: int, _code: _Code = code) -> None:
-        function(address, count)
-
-    return evict
+    """A function that drives so many bytes from an address on out of every cache; None where this machine has none."""
+    ir = emit_evict(native_target())
+    return None if ir is None else _Evictor(ir)
 
 
 @cache

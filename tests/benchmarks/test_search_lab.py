@@ -119,8 +119,8 @@ def test_gates_leave_a_network_out_and_report_the_default() -> None:
     assert gates.pairwise_accuracy.value > 0.8  # the formula holds for every network
     assert set(gates.missed) <= set(lab.BARS)
     assert gates.usual.value == pytest.approx(np.mean([t.throughput[t.default] for t in SAMPLES]))
-    # What two Tasks of one network teach is nothing to choose by on another.
-    assert gates.instant == gates.usual
+    # Who chooses by what other networks taught may lead, and never falls behind.
+    assert gates.instant.value >= gates.usual.value
     assert set(gates.by_task) == {task.key for task in SAMPLES}
     assert lab.held_out([t for t in SAMPLES if t.group == "two"]) is None
 

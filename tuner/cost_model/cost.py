@@ -51,25 +51,25 @@ class Rates:
         blocks, together: exponents of the norms, of a tile's times, and of the core's and the memory's.
     """
 
-    load: float = 0.56
-    single: float = 0.47
-    lane: float = 0.43
-    latency: float = 3.56
-    window: float = 356.0
-    spill: float = 0.0913
-    conflict: float = 0.992
-    tile: float = 0.13
-    sums: float = 1.28
-    ragged: float = 1.1
-    store: float = 4.17
-    apart: float = 0.72
-    summed: float = 2.8
-    l1: float = 0.0292
-    l2: float = 0.0102
-    l3: float = 0.1
-    other: float = 0.222
-    blocks: float = 7.2
-    together: float = 1.88
+    load: float = 0.591
+    single: float = 0.459
+    lane: float = 0.433
+    latency: float = 3.64
+    window: float = 293.0
+    spill: float = 0.0564
+    conflict: float = 0.985
+    tile: float = 0.132
+    sums: float = 2.1
+    ragged: float = 0.875
+    store: float = 3.68
+    apart: float = 0.689
+    summed: float = 2.6
+    l1: float = 0.0199
+    l2: float = 0.031
+    l3: float = 0.119
+    other: float = 0.306
+    blocks: float = 4.88
+    together: float = 1.66
 
 
 RATES = Rates()
@@ -185,7 +185,7 @@ def product_work(nests: Nests, tile: Tile, target: Target, threads: int, anchor:
         spilled=np.maximum(0.0, tile.alive - target.vector_registers),
         reduces=np.where(nests.reduces.any(axis=1), 1.0, 0.0),
         bytes=np.column_stack(
-            [_passing(nests, _FILLED * c) * tiles / counted for c in caches(target, threads)]
+            [_passing(nests, _FILLED * c, target.l1_bytes) * tiles / counted for c in caches(target, threads)]
         ),
         lanes=target.lanes(anchor.dtype.size_bytes),
         passes=_passes(target),
@@ -267,11 +267,12 @@ def _kept(nests: Nests, tile: Tile) -> Array:
     return kept
 
 
-def _passing(nests: Nests, size: float) -> Array:
+def _passing(nests: Nests, size: float, near: int) -> Array:
     """Bytes that pass a cache: what the outermost loops touch that leave it there, as often as these begin anew.
 
     The loop around these passes by at most all that it touches, once: an iteration finds there what the one before has
-    left, the rest of a line or of a window. Where all that a nest touches fits, the run before has left it there.
+    left, the rest of a line or of a window. Where all that a nest touches fits, the run before has left it there, but
+    for constants of more than `near` bytes, which come from memory in every run (docs/decisions/0050).
     A buffer whose lines crowd into a few sets is thrown out of them by itself and its share of the others.
     """
     n, loops = nests.limits.shape
@@ -279,7 +280,7 @@ def _passing(nests: Nests, size: float) -> Array:
     together = sum(touched, np.zeros((n, loops + 1)))
     trips = np.ones((n, loops + 1))
     trips[:, 1:] = np.cumprod(nests.limits, axis=1)
-    total = np.zeros(n)
+    total, far = np.zeros(n), np.zeros(n)
     for access, own in zip(nests.accesses, touched, strict=True):
         fits = together - own + nests.held_bytes(access) <= size
         fits[:, -1] = True
@@ -289,7 +290,9 @@ def _passing(nests: Nests, size: float) -> Array:
         around = np.maximum(0, first - 1)
         passing = np.minimum(at(own, first) * at(trips, last), at(own, around) * at(trips, around))
         total += passing * (2.0 if access.kind == "output" else 1.0)
-    return np.where(together[:, 0] <= size, 0.0, total)
+        if access.kind == "constant":
+            far += np.where(own[:, 0] > near, own[:, 0], 0.0)
+    return np.where(together[:, 0] <= size, far, total)
 
 
 def rates_of(values: Array) -> Rates:

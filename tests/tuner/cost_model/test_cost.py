@@ -63,6 +63,17 @@ def test_what_does_not_fit_a_cache_passes_it_again() -> None:
     assert inside["cost_all"] >= inside["cost_compute"]
 
 
+def test_constants_come_from_memory_in_every_run() -> None:
+    """All that these touch fits the caches; constants that fit the first one stay there."""
+    passing = []
+    for k, n in ((128, 256), (32, 64)):
+        task = Task(toy.matmul(96, k, n), TARGET, 1, 1, "matmul")
+        (heavy,) = HeavyNests()(task, [candidate(task, rows=6, vectors=2)])
+        tiled = tile_of(heavy.nests, TARGET, heavy.stage)
+        passing.append(product_work(heavy.nests, tiled, TARGET, 1, heavy.stage).bytes[0, 2])
+    assert passing == pytest.approx([4 * 128 * 256, 0])
+
+
 def test_rows_a_page_apart_fall_into_one_set() -> None:
     apart, close = (Task(toy.matmul(96, 128, k), TARGET, 1, 1, f"{k}") for k in (1024, 992))
     assert tile(apart, rows=12, vectors=1).conflict[0] == pytest.approx(12 / 8)
