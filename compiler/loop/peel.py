@@ -37,8 +37,11 @@ from compiler.scalar import Bound, Guard, walk
 from compiler.symbol import ranges_of
 
 _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
-_TWO_ENDS = 2
-"""Iterations of a loop that has ends and no middle."""
+FEW = 3
+"""Iterations of a loop that may all be ends."""
+MOST_ENDS = 2
+"""Tiles at either end that get code of their own: windows of five reach over a border from a short tile and the one
+before."""
 MOST_TAPS = 4
 """Iterations of a sum at either end that get code of their own: three taps of a window of seven, and a missing row."""
 
@@ -142,26 +145,24 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
     """In how many of the first and of the last iterations of `var` an extent or a guard's test is different."""
     inside = dict(ranges)
     first = last = 0
-    lanes: set[str] = set()
-    copied: set[str] = set()
+    own: set[str] = {var}
     for stmt in walk_statements(body):
         match stmt:
             case Let(name, _, extent, _):
                 inside[name] = extent
+                own.add(name)
             case For(name, extent, kind, _):
                 inside[name] = extent.limit
-                if kind in _COPIED:
-                    copied.add(name)
-                if kind is LoopKind.VECTOR:
-                    lanes.add(name)
+                own.add(name)
                 last = max(last, int(kind in _COPIED and _shorter(extent, var, inside)))
             case Store(_, indices, value):
                 tests = {b for e in walk(value) if isinstance(e, Guard) for b in e.bounds}
                 sums = not any(var in index.names() for index in indices)
                 for test in tests:
-                    if ranges[var] == _TWO_ENDS and _fixed_mask(test, var, lanes, copied):
-                        return 1, 1
-                    at_first, at_last = _open(test, var, inside, MOST_TAPS if sums else 1)
+                    at_first, at_last = _open(test, var, inside, MOST_TAPS if sums else MOST_ENDS)
+                    few = ranges[var] <= FEW and at_first == at_last == 0
+                    if few and _is_settled(test, var, own, inside):
+                        return ranges[var] - 1, 1
                     first, last = max(first, at_first), max(last, at_last)
             case _:
                 pass
@@ -190,7 +191,7 @@ def _open(test: Bound, var: str, ranges: Mapping[str, int], most: int) -> tuple[
     return 0, 0
 
 
-def _fixed_mask(test: Bound, var: str, lanes: set[str], copied: set[str]) -> bool:
-    """Whether a test that differs between lanes is constant in each iteration of `var`."""
+def _is_settled(test: Bound, var: str, own: set[str], ranges: Mapping[str, int]) -> bool:
+    """Whether a test that is open depends on `var` and on nothing else that lies around it."""
     names = test.index.names()
-    return var in names and not names.isdisjoint(lanes) and names <= {var, *copied}
+    return var in names and names <= own and decide(test, ranges) is None
