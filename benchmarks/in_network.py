@@ -4,7 +4,8 @@
 
 Measures candidates of some Tasks, the heaviest of each kind of space first (`network_tasks` of the search lab), as
 trials are measured, and then inside the network: for each of them the network is compiled with that candidate, run in
-turns with the others, and its kernel's own time taken from the profile.
+turns with the others, each time after a run that brings near what a network finds near when it runs again and again,
+and its kernel's own time taken from the profile.
 Prints per Task the default's time in a trial over that in the network, the root mean square of what the logarithms of
 the others' times over the default's differ by, the pairs more than 3 % apart in the network that trials order alike,
 and the time in the network of the best, and of the one that trials like best, over the default's.
@@ -136,7 +137,7 @@ def in_network(program: Program, chosen: Candidates, runs: int) -> dict[str, Arr
             profilers.append(stack.enter_context(closing(Profiler(module.image, inputs))))
         for _ in range(runs):
             for profiler in profilers:
-                profiler.run()
+                profiler.sample(0.0)
         for number, profiler in enumerate(profilers):
             kernels = profiler.profile().kernels
             for digest, own in chosen.items():

@@ -10,7 +10,7 @@ along rows, and nothing has to be transposed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 
 from compiler.graph.halo import zero_halos
 from compiler.graph.ir import Graph, Node
@@ -77,6 +77,8 @@ def _innermost(graph: Graph, pinned: Set[str]) -> dict[str, int]:
     for vote in ballots:
         if vote.value not in pinned:
             cast.setdefault(leaders.find(vote.value), []).append(vote)
+    for vote in list(_through_permutations(graph, leaders, cast, pinned)):
+        cast[leaders.find(vote.value)].append(vote)
     outside = {leaders.find(value): dim for value, dim in _beside_interface(graph)}
     winners = {
         leader: _majority(group)
@@ -86,6 +88,32 @@ def _innermost(graph: Graph, pinned: Set[str]) -> dict[str, int]:
     }
     values = [node.output for node in graph.nodes if node.output not in pinned]
     return {v: winners[leaders.find(v)] for v in values if leaders.find(v) in winners}
+
+
+def _through_permutations(
+    graph: Graph, leaders: _Leaders, cast: Mapping[str, list[Vote]], pinned: Set[str]
+) -> Iterator[Vote]:
+    """Strong votes for values that only windows have voted for, by what a map makes of them, or they of it.
+
+    That one is sure; where both lie alike in memory there is nothing to move.
+    """
+
+    def sure(value: str) -> list[Vote]:
+        return [vote for vote in cast.get(leaders.find(value), ()) if vote.strong]
+
+    for node in graph.nodes:
+        axes = [a.name for a in node.compute.axes]
+        for load in loads(node.compute.body) if node.compute.reducer is None else ():
+            names = [str(index.name) for index in load.indices]
+            if pinned & {load.buffer, node.output} or sorted(names) != sorted(axes):
+                continue
+            for value, other, dims in (
+                (load.buffer, node.output, {axes.index(name): d for d, name in enumerate(names)}),
+                (node.output, load.buffer, {d: axes.index(name) for d, name in enumerate(names)}),
+            ):
+                voted = cast.get(leaders.find(value), ())
+                if voted and not sure(value) and (known := sure(other)):
+                    yield Vote(value, dims[_majority(known)], strong=True)
 
 
 def _aligned(node: Node) -> set[str]:

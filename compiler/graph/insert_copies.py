@@ -1,6 +1,7 @@
 """Insert copies: values of the model's interface that the inside wants to lie differently in memory.
 
     conv(guard(image))     →  image@stored = image; conv(guard(image@stored))       (a halo, the inside's layout)
+    pool(image)            →  image@stored = image; pool(image@stored)              (lanes side by side)
     logits = conv(...)     →  logits@stored = conv(...); logits = logits@stored     (the interface is row-major)
 
 An output that is a constant (all of it was folded) becomes a copy of that constant.
@@ -11,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.graph.assign_layouts import wished_layouts
+from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos, zero_padded
 from compiler.graph.ir import Compute, Graph, Node, TensorType
+from compiler.graph.layout_votes import votes
 from compiler.graph.rename import fresh_names, with_reads_renamed
 from compiler.index import Index
 from compiler.scalar import Load, walk
@@ -32,14 +34,36 @@ class InsertCopies:
 
 
 def _copy_inputs(graph: Graph) -> Graph:
-    wanted = [value for value in zero_halos(graph) if value in graph.inputs]
+    halos, across = zero_halos(graph), _across(graph)
+    read = {value for values in across.values() for value in values}
+    wanted = [value for value in graph.inputs if value in halos or value in read]
     if not wanted:
         return graph
     types = graph.types()
     names = _new_names(graph, wanted)
     copies = [_copy(value, new, types[value]) for value, new in names.items()]
-    nodes = [with_reads_renamed(node, _padded(node, types, names)) for node in graph.nodes]
+    nodes = []
+    for node in graph.nodes:
+        own = {value: names[value] for value in across.get(node.output, ())}
+        nodes.append(with_reads_renamed(node, _padded(node, types, names) | own))
     return graph.with_nodes((*copies, *nodes))
+
+
+def _across(graph: Graph) -> dict[str, list[str]]:
+    """By node, the inputs of the model in which windows or a depthwise convolution would find lanes far apart.
+
+    So they do where the inside wants another dimension innermost: then a copy costs less than each window's gathering.
+    """
+    layouts, found = assign_layouts(graph), dict[str, list[str]]()
+    for node in graph.nodes:
+        weak = [vote for vote in votes(node, graph.constants) if not vote.strong]
+        along = {vote.dim for vote in weak if vote.value == node.output}
+        if along.isdisjoint(layouts[node.output].order[-1:]):
+            continue
+        for vote in weak:
+            if vote.value in graph.inputs and vote.dim != len(graph.types()[vote.value].shape) - 1:
+                found.setdefault(node.output, []).append(vote.value)
+    return found
 
 
 def _padded(node: Node, types: Mapping[str, TensorType], names: Mapping[str, str]) -> dict[str, str]:

@@ -75,7 +75,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     few, wide = _few_rows(tile)
     if shares_beside(tile):
         rows, beside, vectors = down_default(tile)
-        first = "inside" if _end_to_end(tile, vectors) else down_order(tile, rows)
+        first = down_order(tile, (rows, beside, vectors))
     elif not axes.is_down and rows > few and wide > 1 and reads_apart(tile):
         rows, vectors = few, wide
     orders = tile.loops_by_order({"rows": rows, "beside": beside, "vectors": vectors})

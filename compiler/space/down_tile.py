@@ -10,23 +10,34 @@ other reads 108; and from the second cache come six lines for four rows instead 
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from compiler.scalar import Load, loads
 from compiler.space.chains import CHAIN, has_long_chain
-from compiler.space.crowding import crowds
 from compiler.space.overlap import APART, distinct, own_share
 from compiler.space.register_tile import BESIDE, RegisterTile
-from compiler.target import PAGE_BYTES
+from compiler.target import LINE_BYTES, PAGE_BYTES
 
 HIGHEST = 4
 """Rows of a tile: each of them reads lines of its own."""
 LEAST_SUMS = 8
 """Of a default tile: they hide the latency of multiply-adds on two pipes."""
-MOST_SUMS = {1: 12, 2: 16}
-"""By vectors, where the constants of a window stay in registers beside them."""
+MOST_SUMS = 12
+"""Of a default tile of one vector, where there are registers enough."""
+WIDE, LOW, MOST_WIDE_SUMS = 4, 2, 16
+"""Vectors of a wider one, its rows and windows beside each other, and its sums: the lines of a place fall into as many
+sets of the first cache, and arrive one after the other."""
+FEW_SETS = 1 / 4
+"""Share of the first cache's sets up to which those that fall into them crowd."""
+MOST_TAPS = 16
+"""Products of a sum up to which lines take longer to arrive than to be multiplied."""
+SHARED = 0.8
+"""Share of what windows read that is their own, up to which it is worth having them in one tile."""
 LOAD, FETCH = 0.5, 2.0
 """Multiply-adds that take as long as a load from the first cache, and as a line from the second."""
+
+Sizes = tuple[int, int, int]
+"""Rows of a tile, windows beside each other in each, and vectors."""
 
 
 def down_axis(tile: RegisterTile) -> str | None:
@@ -98,63 +109,107 @@ def _apart_bytes(tile: RegisterTile, load: Load, along: str) -> int:
 
 
 def shares_beside(tile: RegisterTile) -> bool:
-    """Whether the windows of a down tile share much with those beside them, and with those below."""
-    axes = tile.axes
-    return axes.beside is not None and all(
-        own_share(tile.anchor, a.name, HIGHEST) <= APART for a in axes.blocked
-    )
+    """Whether the default has several windows beside each other, and below: where they share much.
 
-
-def down_order(tile: RegisterTile, rows: int) -> str:
-    """The order of loops over tiles of so many rows that keeps in the first cache what windows beside each other share.
-
-    Panels are innermost where the lines of a window's width stay, or a panel alone would crowd a few sets; else one
-    panel is followed along the rows.
+    Those that share less do so where what they share would be gone from the first cache.
     """
-    return "inside" if _stays(tile, rows) or _crowds(tile) else "block1"
+    axes = tile.axes
+    if axes.beside is None:
+        return False
+    own = max(own_share(tile.anchor, a.name, HIGHEST) for a in axes.blocked)
+    return own <= APART or (own <= SHARED and not _stays(tile, (HIGHEST, 1, 1)))
 
 
-def _stays(tile: RegisterTile, rows: int) -> bool:
-    """Whether all panels of the places that so many rows of windows cover, one window wide, fit in the first cache."""
-    row, beside = tile.axes.row, tile.axes.beside
-    if row is None or beside is None:
-        return True
-    places = max(
-        _covered(tile, e, row.name, rows) * (_reach(tile, e, beside.name) + 1) for e in _read_down(tile)
+def down_order(tile: RegisterTile, sizes: Sizes) -> str:
+    """The order of loops over tiles that keeps in the first cache what windows share.
+
+    A wide panel is followed. Of narrow ones the loop is innermost where all of them stay from one tile to the tile
+    beside it, or where a panel's lines fall into too few sets to stay even so long.
+    """
+    inside = sizes[2] < WIDE and (_stays(tile, sizes) or _overflows(tile, sizes))
+    return "inside" if inside else "outside"
+
+
+def _overflows(tile: RegisterTile, sizes: Sizes) -> bool:
+    """Whether a panel of one vector has more lines in a tile and the tile beside it than the first cache holds."""
+    rows, beside, _ = sizes
+    return any(
+        _places(tile, load, rows, 2 * beside) + 2 * rows * beside > _held(tile, load)
+        for load in _read_down(tile)
     )
-    return places * tile.axes.vector.size * tile.store.dtype.size_bytes <= tile.target.l1_bytes
 
 
-def down_default(tile: RegisterTile) -> tuple[int, int, int]:
+def _held(tile: RegisterTile, load: Load) -> int:
+    """Places of an image of which the first cache holds the lines of one vector, in the sets that these fall in."""
+    buffer = tile.workload.buffers[load.buffer]
+    steps = [
+        stride * buffer.dtype.size_bytes
+        for index, stride in zip(load.indices, buffer.strides, strict=True)
+        if any(index.coefficient(a.name) for a in tile.axes.blocked)
+    ]
+    sets = PAGE_BYTES // max(LINE_BYTES, gcd(*steps, PAGE_BYTES))
+    return sets * (tile.target.l1_bytes // PAGE_BYTES)
+
+
+def _stays(tile: RegisterTile, sizes: Sizes) -> bool:
+    """Whether all panels of what a tile reads and stores fit in the first cache."""
+    rows, beside, _ = sizes
+    places = rows * beside + max((_places(tile, e, rows, beside) for e in _read_down(tile)), default=0)
+    constants = prod(size for _, size in tile.sums) if tile.packs else 0
+    size_bytes = tile.axes.vector.size * tile.store.dtype.size_bytes
+    return (places + constants) * size_bytes <= tile.target.l1_bytes
+
+
+def _places(tile: RegisterTile, load: Load, rows: int, beside: int) -> int:
+    """Places of an image that so many rows of windows cover, each with so many beside each other."""
+    counts = dict(zip((a.name for a in tile.axes.blocked), (rows, beside), strict=False))
+    image = _image(tile, load)
+    return prod(min(size, _covered(tile, load, name, counts[name])) for name, size in image.items())
+
+
+def _image(tile: RegisterTile, load: Load) -> dict[str, int]:
+    """Places of the buffer that a load reads along each of the tile's blocked axes."""
+    buffer = tile.workload.buffers[load.buffer]
+    return {
+        a.name: size
+        for a in tile.axes.blocked
+        for index, size in zip(load.indices, buffer.sizes, strict=True)
+        if index.coefficient(a.name)
+    }
+
+
+def down_default(tile: RegisterTile) -> Sizes:
     """Rows, windows beside each other and vectors that are good without measuring, where windows share much."""
     axes = tile.axes
     row, beside = axes.row, axes.beside
     if row is None or beside is None:
         return 1, 1, 1
-    vectors = 2 if tile.panels > 1 and _driven_out(tile) else 1
     points = prod(size for _, size in tile.sums)
-    registers, most = tile.target.vector_registers, MOST_SUMS[vectors]
+    wide = points <= MOST_TAPS and driven_out(tile)
+    vectors, registers = min(tile.panels, WIDE) if wide else 1, tile.target.vector_registers
+    most = MOST_WIDE_SUMS if wide else MOST_SUMS
     waits = has_long_chain(tile.store) and CHAIN * most > registers
-    most = LEAST_SUMS if waits or most + points + 1 > registers else most
-    highest = min(highest_down(tile, stored=True), row.size)
-    heights, widths = range(1, highest + 1), (b for b in BESIDE if b <= beside.size)
-    sizes = [(r, b) for b in widths for r in heights if r * b * vectors <= most]
-    costs = {(r, b): _cycles(tile, (r, b, vectors), points) for r, b in sizes}
-    rows, wide = min(sizes, key=lambda size: (costs[size], -size[0] * size[1]))
-    return rows, wide, vectors
+    most = LEAST_SUMS if waits or most > registers // 2 else most
+    highest = min(highest_down(tile, stored=True), row.size, LOW if wide else HIGHEST)
+    heights = range(1, highest + 1)
+    widths = [b for b in BESIDE if b <= min(beside.size, LOW if wide else beside.size)]
+    found = [(r, b, vectors) for b in widths for r in heights if r * b * vectors <= most]
+    return min(found, key=lambda sizes: (_cycles(tile, sizes, points), -prod(sizes)), default=(1, 1, vectors))
 
 
 def _crowds(tile: RegisterTile) -> bool:
-    """Whether a panel of one vector drives out of the first cache what windows share."""
-    return crowds(tile.workload, tile.anchor, tile.plain_axes, 1, tile.target)
+    """Whether a panel of one vector has more lines in an image than the few sets hold that they fall in."""
+    few = tile.target.l1_bytes // LINE_BYTES * FEW_SETS
+    held = [(prod(_image(tile, load).values()), _held(tile, load)) for load in _read_down(tile)]
+    return any(places > lines and lines <= few for places, lines in held)
 
 
-def _driven_out(tile: RegisterTile) -> bool:
-    """Whether what windows beside each other share leaves the first cache under any order."""
-    return _crowds(tile) and not _stays(tile, HIGHEST)
+def driven_out(tile: RegisterTile) -> bool:
+    """Whether what windows beside each other share leaves the first cache under any order, in tiles of LEAST_SUMS."""
+    return _crowds(tile) and not _stays(tile, (HIGHEST, LOW, 1))
 
 
-def _cycles(tile: RegisterTile, sizes: tuple[int, int, int], points: int) -> float:
+def _cycles(tile: RegisterTile, sizes: Sizes, points: int) -> float:
     """Of all tiles of a panel, those at the edges included, in multiply-adds; `sizes`: rows, beside, vectors."""
     rows, beside, vectors = sizes
     high, wide = (1 if axis is None else axis.size for axis in (tile.axes.row, tile.axes.beside))
@@ -171,7 +226,7 @@ def cuts(size: int, tile: int) -> list[tuple[int, int]]:
     return [(extent, count) for extent, count in (whole, rest) if extent and count]
 
 
-def _tile_cycles(tile: RegisterTile, sizes: tuple[int, int, int], points: int) -> float:
+def _tile_cycles(tile: RegisterTile, sizes: Sizes, points: int) -> float:
     rows, beside, vectors = sizes
     loaded, lines = 0.0, 0
     for load in loads(tile.anchor.body):
@@ -184,6 +239,7 @@ def _tile_cycles(tile: RegisterTile, sizes: tuple[int, int, int], points: int) -
         loaded += own
         if load in _read_down(tile):
             down, along = (a.name for a in tile.axes.blocked)
-            wide = _covered(tile, load, along, beside) if _driven_out(tile) else beside
+            leaves = _crowds(tile) and (vectors > 1 or not _stays(tile, sizes))
+            wide = _covered(tile, load, along, beside) if leaves else beside
             lines += _covered(tile, load, down, rows) * wide * vectors
     return points * (max(rows * beside * vectors, LEAST_SUMS) + LOAD * loaded) + FETCH * lines

@@ -43,7 +43,7 @@ class ProductPlan:
             self._rewrite("apart", apart, (0,))
             second += 1
         if blocked:
-            self._rewrite("apart", apart, (second,))
+            self._rewrite("apart", apart, (second, *self._innermost(self._workload.stages[second])))
         for place, axis, wanted in ((second, self.parts.wide, packed[1]), (0, self.parts.column, packed[0])):
             if wanted:
                 names = [a.name for a in self._workload.stages[place].axes]
@@ -58,6 +58,13 @@ class ProductPlan:
     ) -> None:
         self._algorithms.append(Algorithm(name, parameters))
         self._workload = rewrite(self._workload, parameters)
+
+    def _innermost(self, second: Stage) -> tuple[int, ...]:
+        """The dimension of the second product's result that its lanes run along, where that is not the last."""
+        names = [index.name for index in second.target_indices]
+        place = names.index(self.parts.wide.name)
+        behind = [a for a in second.axes if a.size > 1 and a.name in names[place + 1 :]]
+        return (place,) if behind else ()
 
     def _tile(self, place: int) -> RegisterTile:
         anchor, store = self._stages[place : place + 2]
@@ -87,8 +94,14 @@ class ProductPlan:
         block = number(values, "block")
         if block * self._bytes_per_row() > self.target.l2_bytes // 2:
             return False
-        tiles = [number(values, f"rows.{which}") for which in (0, 1)]
+        tiles = [self._rows_of(which, _of(values, which)) for which in (0, 1)]
         return block == self.parts.row.size or all(block % rows == 0 for rows in tiles)
+
+    def _rows_of(self, which: int, values: dict[str, Value]) -> int:
+        """Rows of the block that a tile covers, in its own rows or in the lanes of its vectors."""
+        axes = self._tiles[which].axes
+        lies_along = axes.vector.name == self.parts.row.name
+        return number(values, "vectors") * axes.lanes if lies_along else number(values, "rows")
 
     def _bytes_per_row(self) -> int:
         """What the maps keep per row."""
@@ -104,14 +117,22 @@ class ProductPlan:
     def default(self) -> dict[str, Value]:
         """The default of each tile, and blocks of whole tiles, as near as possible to a quarter of the second cache."""
         usual = [default_values(tile) for tile in self._tiles]
-        block = self._default_block([number(values, "rows") for values in usual])
+        block = self._default_block([self._rows_of(which, values) for which, values in enumerate(usual)])
         found: dict[str, Value] = {"block": block, "accumulators": 4}
         for which, values in enumerate(usual):
             if self.blocked and self.parts.row.size != block:
-                most = number(values, "rows")
-                values["rows"] = max(r for r in range(1, most + 1) if block % r == 0)
+                self._make_whole(which, values, block)
             found |= {f"{name}.{which}": value for name, value in values.items()}
         return found
+
+    def _make_whole(self, which: int, values: dict[str, Value], block: int) -> None:
+        """Make a tile smaller until it divides the block, if it can."""
+        lies_along = self._tiles[which].axes.vector.name == self.parts.row.name
+        name = "vectors" if lies_along else "rows"
+        for size in range(number(values, name), 0, -1):
+            values[name] = size
+            if block % self._rows_of(which, values) == 0:
+                return
 
     def _default_block(self, rows: list[int]) -> int:
         """Fewer rows in a tile cost more than a block that leaves the panels less room in the cache."""
@@ -146,16 +167,18 @@ class ProductPlan:
     def _blocks(self, rows: int) -> tuple[str, list[Step]]:
         """The last stage in blocks of rows; the loop inside which everything else is computed."""
         name, row, wide = self._last.name, self.parts.row.name, self.parts.wide.name
-        lanes = tile_axes(self._workload, self._last, self.target).lanes
+        axes = tile_axes(self._workload, self._last, self.target)
         outer = [*(a.name for a in self.parts.batch), f"{row}.o"]
         inner = [f"{row}.i", f"{wide}.o", f"{wide}.i"]
-        steps: list[Step] = [
-            Split(name, row, rows),
-            Split(name, wide, lanes),
-            Reorder(name, (*outer, *inner)),
-        ]
+        steps: list[Step] = [Split(name, row, rows), Split(name, wide, axes.lanes)]
+        turned = axes.vector.name == row and axes.lanes > 1
+        if turned:  # blocks that are transposed in registers
+            steps.append(Split(name, f"{row}.i", axes.lanes))
+            inner = [f"{wide}.o", f"{row}.i.o", f"{wide}.i", f"{row}.i.i"]
+        steps.append(Reorder(name, (*outer, *inner)))
         loop, fused = _fused(name, outer)
-        return loop, [*steps, *fused, Bind(name, inner[-1], LoopKind.VECTOR)]
+        unrolled = [Bind(name, f"{wide}.i", LoopKind.UNROLLED)] if turned else []
+        return loop, [*steps, *fused, *unrolled, Bind(name, inner[-1], LoopKind.VECTOR)]
 
     def _between(self, stage: Stage, loop: str | None, accumulators: int) -> list[Step]:
         """A map or a reduction between the products, a row at a time."""

@@ -16,7 +16,7 @@ from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.crowding import crowds, panel_bytes
 from compiler.space.default_tile import FEW_ROWS, default_values
-from compiler.space.down_tile import HIGHEST, down_order, highest_down, shares_beside
+from compiler.space.down_tile import HIGHEST, down_order, driven_out, highest_down, shares_beside
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
 from compiler.target import LINE_BYTES, Target
@@ -92,7 +92,8 @@ class SeparatedPhases:
         """The combinations of the default tile, its rows and its vectors: few, and then wide."""
         size = tile.axes.row.size if tile.axes.row is not None else 1
         wide = self._beside(tile, HIGHEST, 1) > 1
-        highest, widest = (highest_down(self._direct, stored=wide), 1) if self._down else (size, WIDEST)
+        highest = highest_down(self._direct, stored=wide) if self._down else size
+        widest = 1 if self._down and not driven_out(self._direct) else WIDEST
         fitting = [
             (self.combinations(tile, rows), rows, vectors)
             for vectors in range(1, min(widest, tile.panels) + 1)
@@ -107,18 +108,19 @@ class SeparatedPhases:
         """Values that are good without measuring: windows above each other find in the first cache what they share."""
         values = default_values(tile)
         _, rows, vectors = self.best_tile(tile)
-        values |= {"rows": rows, "vectors": vectors, "beside": self._beside(tile, rows, vectors)}
+        beside = self._beside(tile, rows, vectors)
+        values |= {"rows": rows, "vectors": vectors, "beside": beside}
         orders = tile.loops_by_order(values)
         first: tuple[str, ...] = ORDERS
         if self._down:
-            first = (down_order(self._direct, rows), *ORDERS)
+            first = (down_order(self._direct, (rows, beside, vectors)), *ORDERS)
         elif self._reads_ahead(tile, vectors):
             first = ("inside", *ORDERS)
         return {**values, "order": next((name for name in first if name in orders), str(values["order"]))}
 
     def _beside(self, tile: RegisterTile, rows: int, vectors: int) -> int:
         """Two windows beside each other where they share much, and there are registers for both."""
-        fits = tile.registers(rows, vectors, FEW_ROWS) <= tile.target.vector_registers
+        fits = vectors == 1 and tile.registers(rows, vectors, FEW_ROWS) <= tile.target.vector_registers
         return FEW_ROWS if fits and shares_beside(self._direct) else 1
 
     def _reads_ahead(self, tile: RegisterTile, vectors: int) -> bool:

@@ -35,6 +35,7 @@ from compiler.scalar import (
     walk,
 )
 from compiler.symbol import Axis, axis
+from compiler.workload.forward_copies import forward_copies
 from compiler.workload.generalise import generalise, sample_values
 from compiler.workload.ir import Operand, Result, Stage, Workload, stage_loads
 from compiler.workload.merge_axes import merge_axes
@@ -74,7 +75,7 @@ def canonicalise(workload: Workload) -> Canonical:
 
 def _canonical(workload: Workload) -> Canonical:
     workload = _with_stages(workload, [_simplify(drop_unit_axes(s)) for s in workload.stages])
-    workload = split_axes(split_blocks(scale_last(workload)))
+    workload = forward_copies(split_axes(split_blocks(scale_last(workload))))
     ranks = _argument_ranks(workload)
     workload = _with_stages(workload, [_sort_arguments(s, ranks) for s in workload.stages])
     workload = _with_stages(workload, [_order_reduction(s, workload) for s in workload.stages])

@@ -52,3 +52,23 @@ def attention(heads: int, rows: int, columns: int, depth: int, *, masked: bool =
     program = lower(load_graph(attention_model(heads, rows, columns, depth, masked=masked)))
     (subgraph,) = program.subgraphs
     return subgraph.workload
+
+
+def image_attention(places: int, depth: int, channels: int) -> Workload:
+    """v softmax(q^T k)^T over the places of an image, whose q, k [depth, places] and v [channels, places] are maps."""
+
+    def value(name: str, *shape: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    nodes = [
+        helper.make_node("Transpose", ["q"], ["queries"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["queries", "k"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["weights"], axis=-1),
+        helper.make_node("Transpose", ["weights"], ["turned"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["v", "turned"], ["y"]),
+    ]
+    inputs = [value("q", 1, depth, places), value("k", 1, depth, places), value("v", 1, channels, places)]
+    graph = helper.make_graph(nodes, "image_attention", inputs, [value("y", 1, channels, places)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    (subgraph,) = lower(load_graph(model)).subgraphs
+    return subgraph.workload

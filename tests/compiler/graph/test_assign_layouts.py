@@ -154,3 +154,15 @@ def test_a_product_of_two_places_of_one_value_is_no_window() -> None:
     layouts = assign_layouts(b.graph(b.relu(scores)))
     assert layouts[joined].order == (0, 1)
     assert layouts[scores].order == (0, 1, 2)
+
+
+def test_windows_beside_a_transposition_lie_as_what_it_makes_of_them() -> None:
+    """Nothing is moved between the sum over windows and the product over channels."""
+    b = GraphBuilder()
+    pooled = b.pool(b.input("x", 1, 16, 8, 8), 3, 1, 1, "sum")
+    scaled = b.node((1, 8, 8, 16), apply("mul", load(pooled, "a0", "a3", "a1", "a2"), Const(2.0)))
+    weights = b.constant(16, 24)
+    product = apply("mul", load(scaled, "a0", "a1", "a2", "r0"), load(weights, "r0", "a3"))
+    layouts = assign_layouts(b.graph(b.relu(b.node((1, 8, 8, 24), product, (16,), "sum"))))
+    assert layouts[scaled].order == (0, 1, 2, 3)
+    assert layouts[pooled].order == (0, 2, 3, 1)

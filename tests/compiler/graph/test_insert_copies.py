@@ -60,3 +60,19 @@ def test_new_names_avoid_those_taken() -> None:
     b.input("x@stored", 1)
     graph = InsertCopies().run(b.graph(b.mean(b.conv(x, 3, k=3, pad=1))))
     assert graph.nodes[0].output == "x@stored.1"
+
+
+def test_windows_whose_lanes_lie_apart_in_an_input_read_a_copy() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 1, 16, 8, 8)
+    graph = InsertCopies().run(b.graph(b.mean(b.conv(b.pool(x, 3, 2, 1), 4))))
+    copy, pool = graph.nodes[:2]
+    assert (copy.output, copy.compute.kind) == ("x@stored", ComputeKind.MOVEMENT)
+    assert pool.compute.reads == ("x@stored",)
+    assert assign_layouts(graph)["x@stored"].order == (0, 2, 3, 1)
+
+
+def test_windows_that_run_along_the_rows_of_an_input_read_it() -> None:
+    b = GraphBuilder()
+    graph = b.graph(b.relu(b.pool(b.input("x", 1, 16, 8, 8), 3, 2, 1)))
+    assert InsertCopies().run(graph) is graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from tests.compiler.workloads import (
     matmul,
     operand,
     random_operands,
+    windows,
 )
 
 INTERPRETABLE = 300_000
@@ -118,6 +120,29 @@ def test_both_ends_of_a_window_along_the_lanes_get_constant_masks() -> None:
     np.testing.assert_allclose(
         run(nest, workload), reference_outputs(workload, random_operands(workload))["y0"], rtol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "taps", "rows", "beside"),
+    [
+        pytest.param(8, 3, 4, 4, id="two tiles, both at a border"),
+        pytest.param(7, 5, 4, 3, id="three, and the windows of the last two reach over it"),
+        pytest.param(13, 5, 4, 3, id="a short tile, and the one before"),
+    ],
+)
+def test_tiles_at_borders_know_what_is_outside(size: int, taps: int, rows: int, beside: int) -> None:
+    workload = windows(size, 32, taps=taps, reducer="max", outside=float("-inf"))
+    space = build_space(workload, replace(PRESETS["x86-64-v4"], l1_bytes=1 << 10), 1)
+    chosen = {"algorithm": "down", "rows": rows, "beside": beside, "vectors": 1, "unroll": 4}
+    values = space.values(space.default) | chosen
+    nest = peel(simplify(lower(replay(workload, space.build(values)), "kernel")))
+    loops = {s.var: s for s in walk_statements(nest.body) if isinstance(s, For)}
+    stored = [s.value for s in walk_statements(nest.body) if isinstance(s, Store)]
+    tests = [b for value in stored for e in walk(value) if isinstance(e, Guard) for b in e.bounds]
+    outer = {str(n) for b in tests for n in b.index.names() if loops[str(n)].kind is not LoopKind.UNROLLED}
+    assert not outer
+    expected = reference_outputs(workload, random_operands(workload))["y0"]
+    assert relative_error(run(nest, workload), expected) < 1e-5
 
 
 @pytest.mark.parametrize("size", [5, 7, 9, 13])

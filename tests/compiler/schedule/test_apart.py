@@ -22,6 +22,18 @@ def test_the_rewritten_cell_is_the_same() -> None:
     assert [stage.name for stage in apart(workload, (0,)).stages] == ["anchor", "sums.anchor", "epilogue"]
 
 
+def test_the_sums_may_lie_along_another_dimension() -> None:
+    workload = matmul(5, 7, 6)
+    operands = random_operands(workload)
+    turned = apart(workload, (0, 0))
+    assert turned.stages[0].axes == tuple(reversed(workload.stages[0].axes))
+    assert turned.temporaries[-1].sizes == tuple(reversed(workload.temporaries[0].sizes))
+    for name, values in reference_outputs(workload, operands).items():
+        np.testing.assert_allclose(reference_outputs(turned, operands)[name], values, atol=1e-12)
+    with pytest.raises(ScheduleError, match="none is number 2"):
+        apart(workload, (0, 2))
+
+
 def test_a_map_alone_is_refused() -> None:
     for workload, parameters in ((add_relu(3, 4), (0,)), (matmul(3, 4, 5), (1,)), (matmul(3, 4, 5), ())):
         with pytest.raises(ScheduleError, match="apart needs the place of a stage that reduces"):

@@ -45,13 +45,6 @@ def test_strided_windows_have_more_places_and_as_many_sets() -> None:
         assert crowded(depthwise(32, 192, stride), 2) is expected
 
 
-@pytest.mark.parametrize(("channels", "inside"), [(512, True), (576, False)])
-def test_a_depthwise_default_reads_what_would_crowd_from_end_to_end(channels: int, *, inside: bool) -> None:
-    """Windows of stride 2: little is shared, so that tiles are of places side by side."""
-    space = build_space(depthwise(14, channels, 2), replace(V3, l2_bytes=8 << 20), 1)
-    assert (space.values(space.default)["order"] == "inside") is inside
-
-
 @pytest.mark.parametrize(("near", "inside"), [(4 << 20, False), (3 << 20, True)])
 def test_what_leaves_the_second_cache_is_read_from_end_to_end(near: int, *, inside: bool) -> None:
     """An image of 56 x 56 x 144, with its border, and another one are 3.7 million bytes; a line is 33 KiB."""

@@ -47,22 +47,35 @@ def test_pooling_of_a_wide_image(workload: Workload, target: Target, rows: int, 
     assert any(getattr(step, "loops", ("",))[0] == "s0.o" for step in outermost)
 
 
-def test_panels_are_outside_where_what_windows_share_would_leave_the_first_cache() -> None:
-    """Lines of three places under six rows: 27 KiB of 384 channels, 34 of 480."""
-    for channels, order in ((384, "inside"), (480, "block1")):
-        space = build_space(pool(14, channels), V4, 1)
-        assert space.values(space.default)["order"] == order
+@pytest.mark.parametrize(
+    ("workload", "order"),
+    [
+        pytest.param(pool(28, 192), "inside", id="all panels of a tile stay: 24 KiB"),
+        pytest.param(pool(14, 480), "outside", id="they are 60 KiB"),
+        pytest.param(pool(14, 512), "inside", id="and one panel's lines fall into two sets"),
+        pytest.param(depthwise(28, 128), "inside", id="25 KiB with the weights"),
+        pytest.param(depthwise(14, 512), "outside", id="a wide panel has eight sets"),
+        pytest.param(depthwise(14, 720), "outside", id="64 sets"),
+    ],
+)
+def test_the_order_keeps_what_windows_share(workload: Workload, order: str) -> None:
+    space = build_space(workload, V4, 1)
+    assert space.values(space.default)["order"] == order
 
 
 @pytest.mark.parametrize(
     ("workload", "target", "tile"),
     [
-        pytest.param(depthwise(28, 192), V4, (4, 3, 1), id="twelve sums and nine weights"),
+        pytest.param(depthwise(28, 128), V4, (4, 3, 1), id="twelve sums"),
         pytest.param(depthwise(28, 192), V3, (4, 2, 1), id="eight sums in 16 registers"),
-        pytest.param(depthwise(28, 120, 1, 5), V4, (4, 2, 1), id="eight sums and 25 weights"),
+        pytest.param(depthwise(28, 120, 1, 5), V4, (4, 3, 1), id="25 weights, from the cache"),
         pytest.param(depthwise(28, 192, 1, 3, "sigmoid"), V4, (4, 2, 1), id="a function needs registers"),
-        pytest.param(depthwise(14, 512), V4, (2, 4, 2), id="places that crowd"),
+        pytest.param(depthwise(14, 512), V4, (2, 2, 4), id="places that crowd"),
+        pytest.param(
+            depthwise(14, 512, 1, 5), V4, (2, 4, 1), id="places that crowd, and much to do with each"
+        ),
         pytest.param(depthwise(112, 96, 2), V4, (4, 1, 2), id="little is shared with windows beside them"),
+        pytest.param(depthwise(14, 512, 2), V4, (2, 2, 4), id="but soon gone"),
     ],
 )
 def test_depthwise_tiles(workload: Workload, target: Target, tile: tuple[int, int, int]) -> None:

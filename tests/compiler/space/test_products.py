@@ -17,7 +17,7 @@ from compiler.schedule.schedule import schedule_from_json, schedule_json
 from compiler.space.products import Products
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
-from tests.compiler.attention import attention
+from tests.compiler.attention import attention, image_attention
 from tests.compiler.execute import interpreted_outputs, native_outputs, stored_error
 from tests.compiler.workloads import KINDS, random_operands
 
@@ -43,6 +43,20 @@ def test_random_schedules_agree_with_the_reference(shape: str, masked: bool) -> 
         assignment = listed[number] if number < len(listed) and number % 3 else space.sample(rng)
         got = native_outputs(workload, space.schedule(assignment), operands, threads)
         assert stored_error(workload, got, expected) < 1e-5, space.values(assignment)
+
+
+@pytest.mark.parametrize("places", [130, 192, 37])
+def test_results_that_lie_across_the_rows(places: int) -> None:
+    """The lanes of the second product are columns of its own; blocks of rows are turned where they are stored."""
+    workload = image_attention(places, 8, 40)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)
+    space, rng = build_space(workload, native_target(), 1), random.Random(places)
+    for assignment in {space.default, *space.starts, *(space.sample(rng) for _ in range(8))}:
+        got = native_outputs(workload, space.schedule(assignment), operands, 1)
+        assert stored_error(workload, got, expected) < 1e-5, space.values(assignment)
+    nest = print_nest(build_nest(workload, space.schedule(space.default)))
+    assert "register t5:" in nest
 
 
 def test_the_interpreter_agrees_on_wider_vectors() -> None:
