@@ -3,7 +3,7 @@
 load_graph        compiler.frontend     read, check, decompose into index expressions
 lower             compiler.graph        named passes; then layouts, partition into Subgraphs
 lower_any_size    compiler.workload     the same for several sizes, generalised: a Program over symbols
-build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, settle, peel, pair, promote
+build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, turn, peel, pair, promote
                   compiler.codegen      LLVM IR, object code
 compile_image     compiler.space        look every Workload up; a miss gets the analytic default
                   compiler.runtime      memory plan, packed constants, program and team: an Image
@@ -42,6 +42,7 @@ from compiler.loop.sides import guard_sides
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
 from compiler.loop.spread import spread
+from compiler.loop.turn import turn
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
@@ -154,7 +155,7 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_name(workload, schedule))
-    return guard_sides(promote(spread(pair(fold(peel(merge(segment(skip(settle(simplify(nest)))))))))))
+    return guard_sides(promote(spread(pair(fold(peel(merge(segment(skip(settle(turn(simplify(nest))))))))))))
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:
