@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 def turn(nest: LoopNest) -> LoopNest:
     """Reorder the dimensions of local buffers of which all vectors move the same one; else the same nest."""
-    local = {b.name: len(b.shape) for b in nest.buffers if b.scope == "local"}
+    local = {b.name: b.shape for b in nest.buffers if b.scope == "local"}
     moved: dict[str, set[int]] = {name: set() for name in local}
     for name, indices, lanes in _accesses(nest.body, (), {}) if local else ():
         if name in local:
             moved[name] |= {d for d, index in enumerate(indices) if index.names() & set(lanes)}
     orders = {
-        name: (*(d for d in range(local[name]) if d not in dims), *dims)
+        name: (*(d for d in range(len(local[name])) if d not in dims), *dims)
         for name, dims in moved.items()
-        if len(dims) == 1 and dims != {local[name] - 1}
+        if len(dims) == 1 and any(size != 1 for size in local[name][min(dims) + 1 :])
     }
     if not orders:
         return nest

@@ -1,0 +1,160 @@
+"""Blocks of networks for language, sound, tables and sequences."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from benchmarks.blocks.network import Network
+from benchmarks.blocks.vision import Make
+
+
+def tokens(count: int, width: int, batch: int = 1) -> Network:
+    """A network with one input x of tokens."""
+    return Network({"x": (batch, count, width)})
+
+
+def encoder(count: int, width: int, heads: int, batch: int = 1) -> onnx.ModelProto:
+    """A transformer's block."""
+    n = tokens(count, width, batch)
+    return n.model(n.transformer("x", count, width, heads, batch))
+
+
+def causal(count: int, width: int, heads: int, key_heads: int) -> onnx.ModelProto:
+    """Attention to earlier tokens, several heads with the same keys."""
+    n = tokens(count, width)
+    mask = np.triu(np.full((count, count), -1e9, np.float32), 1)[None, None]
+    return n.model(n.attention("x", count, width, heads, key_heads=key_heads, mask=mask))
+
+
+def crossed(count: int, length: int, width: int, heads: int) -> onnx.ModelProto:
+    """Attention to other tokens."""
+    n = Network({"x": (1, count, width), "z": (1, length, width)})
+    return n.model(n.attention("x", count, width, heads, source=("z", length)))
+
+
+def gated(count: int, width: int, heads: int) -> onnx.ModelProto:
+    """Root mean square norms, attention and a gated feed-forward network."""
+    n = tokens(count, width)
+    x = n.op("Add", "x", n.attention(n.rms_norm("x", width), count, width, heads))
+    y = n.rms_norm(x, width)
+    y = n.op(
+        "Mul", n.silu(n.linear(y, width, 3 * width, bias=False)), n.linear(y, width, 3 * width, bias=False)
+    )
+    return n.model(n.op("Add", x, n.linear(y, 3 * width, width, bias=False)))
+
+
+def decoded(length: int, heads: int, depth: int) -> onnx.ModelProto:
+    """One query per head and the keys and values of all tokens before it."""
+    n = Network({"x": (1, heads, 1, depth), "k": (1, heads, length, depth), "v": (1, heads, length, depth)})
+    scores = n.op("Mul", n.op("MatMul", "x", n.transpose("k", 0, 1, 3, 2)), n.number(depth**-0.5))
+    return n.model(n.op("MatMul", n.op("Softmax", scores, axis=-1), "v"))
+
+
+def mixer(count: int, width: int) -> onnx.ModelProto:
+    """Linear layers over tokens, then over channels."""
+    n = tokens(count, width)
+    y = n.transpose(n.layer_norm("x", width), 0, 2, 1)
+    y = n.linear(n.gelu(n.linear(y, count, 2 * count)), 2 * count, count)
+    x = n.op("Add", "x", n.transpose(y, 0, 2, 1))
+    return n.model(n.op("Add", x, n.feed_forward(n.layer_norm(x, width), width)))
+
+
+def recurrent(kind: str, inputs: int, hidden: int, length: int, batch: int = 1) -> onnx.ModelProto:
+    """A GRU or an LSTM over a sequence."""
+    n, gates = Network({"x": (length, batch, inputs)}), {"GRU": 3, "LSTM": 4}[kind]
+    weights = (
+        n.weights(1, gates * hidden, inputs, inner=inputs),
+        n.weights(1, gates * hidden, hidden, inner=hidden),
+    )
+    return n.model(n.op(kind, "x", *weights, n.weights(1, 2 * gates * hidden), hidden_size=hidden))
+
+
+def waves(channels: int, length: int) -> onnx.ModelProto:
+    """The first layers of a network for speech."""
+    n = Network({"x": (1, 1, length)})
+    x = n.gelu(n.conv("x", (1, channels), 10, 5, pad=[0], rank=1))
+    for _ in range(2):
+        x = n.gelu(n.conv(x, (channels, channels), 3, 2, pad=[0], rank=1))
+    return n.model(x)
+
+
+def conformer(channels: int, length: int) -> onnx.ModelProto:
+    """A gate, a long depthwise convolution along time."""
+    n = Network({"x": (1, channels, length)})
+    y = n.conv("x", (channels, 2 * channels), 1, rank=1)
+    y = n.op("Mul", n.slice(y, 0, channels, 1), n.op("Sigmoid", n.slice(y, channels, 2 * channels, 1)))
+    y = n.silu(n.batch_norm(n.conv(y, (channels, channels), 31, groups=channels, rank=1), channels))
+    return n.model(n.op("Add", "x", n.conv(y, (channels, channels), 1, rank=1)))
+
+
+def causal_sound(channels: int, length: int) -> onnx.ModelProto:
+    """Dilated convolutions along time, and a gate."""
+    n = Network({"x": (1, channels, length)})
+    y = n.conv("x", (channels, 2 * channels), 3, dilation=4, rank=1)
+    y = n.op(
+        "Mul",
+        n.op("Tanh", n.slice(y, 0, channels, 1)),
+        n.op("Sigmoid", n.slice(y, channels, 2 * channels, 1)),
+    )
+    return n.model(n.op("Add", "x", n.conv(y, (channels, channels), 1, rank=1)))
+
+
+def vocoder(channels: int, length: int) -> onnx.ModelProto:
+    """A transposed convolution along time."""
+    n = Network({"x": (1, channels, length)})
+    return n.model(n.conv_transpose("x", (channels, channels // 2), 16, 8, rank=1))
+
+
+def layers(rows: int, *widths: int) -> onnx.ModelProto:
+    """Linear layers with ReLU between them."""
+    n, x = Network({"x": (rows, widths[0])}), "x"
+    for into, out in itertools.pairwise(widths):
+        x = n.linear(n.relu(x) if x != "x" else x, into, out)
+    return n.model(x)
+
+
+def points(count: int) -> onnx.ModelProto:
+    """The same small network for every point of a cloud, and the largest of each feature."""
+    n, x = Network({"x": (1, 3, count)}), "x"
+    for into, out in ((3, 64), (64, 128), (128, 512)):
+        x = n.relu(n.conv(x, (into, out), 1, rank=1))
+    return n.model(n.op("ReduceMax", x, n.integers(2)))
+
+
+def product(kind: str, m: int, k: int, n_: int) -> onnx.ModelProto:
+    """A product of which both operands are inputs, one of them turned: `kind` is nn, nt or tn."""
+    shapes = {"x": (k, m) if kind[0] == "t" else (m, k), "z": (n_, k) if kind[1] == "t" else (k, n_)}
+    n = Network(shapes)
+    return n.model(n.op("Gemm", "x", "z", transA=int(kind[0] == "t"), transB=int(kind[1] == "t")))
+
+
+def reduced(shape: tuple[int, ...], axis: int, kind: str = "ReduceMean") -> onnx.ModelProto:
+    """Over one axis."""
+    n = Network({"x": shape})
+    return n.model(n.op(kind, "x", n.integers(axis), keepdims=0))
+
+
+BLOCKS: Mapping[Make, Sequence[tuple[object, ...]]] = {
+    encoder: ((512, 768, 12), (64, 512, 8, 4), (32, 128, 4)),
+    causal: ((256, 512, 8, 8), (128, 1024, 16, 4)),
+    crossed: ((64, 256, 512, 8),),
+    gated: ((128, 512, 8),),
+    decoded: ((128, 16, 64), (1024, 8, 64)),
+    mixer: ((196, 384),),
+    recurrent: (
+        ("GRU", 80, 256, 50), ("GRU", 64, 128, 200), ("LSTM", 128, 128, 40), ("LSTM", 64, 128, 50, 8),
+    ),
+    waves: ((512, 8000),),
+    conformer: ((256, 200),),
+    causal_sound: ((64, 1000),),
+    vocoder: ((128, 200),),
+    layers: ((1, 784, 512, 512, 10), (64, 784, 512, 512, 10), (8, 2048, 2048), (1, 256, 256, 256, 256)),
+    points: ((1024,),),
+    product: (("nn", 256, 512, 384), ("nt", 256, 512, 384), ("tn", 256, 512, 384)),
+    reduced: (((1024, 64), 0), ((8, 128, 256), 1)),
+}  # fmt: skip
+"""What each is made with."""
