@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.codegen.evict import emit_evict
 from compiler.errors import LuthierError, MeasureError
 from compiler.pipeline import compile_program, load_graph, lower
 from compiler.schedule.source import NoSource
@@ -113,4 +114,17 @@ def _measurement(target: Target) -> str:
     if isinstance(result, MeasureFailed):
         msg = f"a small kernel could not be measured: {result.message}; see docs/debugging.md"
         raise MeasureError(msg)
-    return f"built, verified and timed a kernel ({result.median_s * 1e6:.2f} µs) in a child with {runner.sandbox}"
+    timed = f"{result.median_s * 1e6:.2f} µs"
+    return (
+        f"built, verified and timed a kernel ({timed}) in a child with {runner.sandbox}; {constants(target)}"
+    )
+
+
+def constants(target: Target) -> str:
+    """Where trials find what a network brings from memory (docs/decisions/0050)."""
+    if emit_evict(target) is not None:
+        return "large constants come from memory in trials, as in networks"
+    return (
+        "programs on this CPU cannot drive memory out of its caches: trials find large constants near, "
+        "where networks do not, and flatter schedules that need many"
+    )

@@ -16,6 +16,9 @@ from compiler.workload.ir import Stage, Workload, stage_loads
 IN_REGISTERS = 8
 """Largest block of vectors of rows whose partial results are kept in registers; those of larger ones are local."""
 
+SHORTEST = 4
+"""Lanes of blocks that are transposed in registers."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowChoices:
@@ -199,6 +202,8 @@ class RowPlan:
         name = stage.name
         if self._lane_row is not None:
             row = block[0] if block else self._lane_row.name
+            if (across := self._across(stage, columns)) is not None:
+                return self._turned(name, row, across, [c for c in columns if c != across])
             lanes = [f"{row}.o", f"{row}.i"]
             unrolled = [] if choices.block > IN_REGISTERS else lanes[:1]
             return (
@@ -213,6 +218,21 @@ class RowPlan:
         others = [c for c in columns if c != place]
         split: list[Step] = [Split(name, place, self.wide(along.size, choices.unroll))]
         return split, [*others, f"{place}.o", *block, f"{place}.i"], _bind(name, block, f"{place}.i")
+
+    def _across(self, stage: Stage, columns: Sequence[str]) -> str | None:
+        """The loop over columns that lie side by side in the output, where rows fill the lanes of all else."""
+        along = contiguous_axis(stage, self.workload) if stage is self.last else None
+        if along is None or along.size < self.lanes or self.lanes < SHORTEST:
+            return None
+        return next((c for c in columns if c.split(".")[0] == along.name), None)
+
+    def _turned(
+        self, name: str, row: str, across: str, others: Sequence[str]
+    ) -> tuple[list[Step], list[str], list[Step]]:
+        """Square blocks: read along the rows, transposed in registers, stored along the columns."""
+        split: list[Step] = [Split(name, across, self.lanes), Split(name, row, self.lanes)]
+        order = [*others, f"{across}.o", f"{row}.o", f"{row}.i", f"{across}.i"]
+        return split, order, _bind(name, [f"{row}.i"], f"{across}.i")
 
     # --- what the stages have
 

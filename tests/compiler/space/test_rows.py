@@ -94,6 +94,16 @@ def test_any_choice_is_right_where_the_contiguous_rows_are_not_the_last() -> Non
             assert relative_error(got, wanted) < 3e-6
 
 
+def test_what_is_stored_along_the_columns_is_stored_by_whole_vectors() -> None:
+    """Square blocks: one loop over rows in the body, so that they are transposed in registers."""
+    workload = turned(48, 5, 16)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    last = print_nest(build_nest(workload, space.schedule(space.default))).split("for shifted:")[-2:]
+    assert "unrolled" in last[0]
+    assert last[0].startswith("s0.i.i in 0..8")
+    assert last[1].startswith("s2.i in 0..8 vector")
+
+
 def test_a_map_that_does_not_fit_the_cache_is_repeated() -> None:
     target = replace(PRESETS["x86-64-v3"], l2_bytes=1 << 12)
     space = build_space(softmax(4, 4096), target, 1)
