@@ -10,6 +10,7 @@ from statistics import geometric_mean, median, stdev
 from typing import Any
 
 import numpy as np
+import xgboost as xgb
 from numpy.typing import NDArray
 
 from benchmarks.search.pools import SHAPES, Pool, pool_space
@@ -118,41 +119,46 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
 def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int) -> Curves:
     """Curves of what is judged, by strategy; shape (n_judged * seeds, trials), the seeds of a pool together.
 
-    `evolutionary` begins with nothing; `warm` as `warm_replays` says.
+    `evolutionary` begins with nothing at all, `cold` with trees of the other networks, as a model ships with the
+    package, and `warm` with the best candidates of their Tasks too, as a log has them.
     """
-    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "warm": []}
-    for (pool, task), warm in zip(
-        judged(pools, tasks), warm_replays(pools, tasks, seeds, trials), strict=True
-    ):
+    curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "cold": [], "warm": []}
+    trees, near = _trees(tasks), _near(pools)
+    for pool, task in judged(pools, tasks):
         for seed in range(seeds):
             for strategy in ("random", "evolutionary"):
                 curves[strategy].append(replay(pool, task.features, strategy, seed, trials).curve)
-        curves["warm"] += [found.curve for found in warm]
+            for name, known in (("cold", ()), ("warm", near[pool.key])):
+                found = replay(pool, task.features, "evolutionary", seed, trials, trees[pool.network], known)
+                curves[name].append(found.curve)
     return {name: np.array(runs) for name, runs in curves.items()}
 
 
 def warm_replays(
     pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int
 ) -> Iterator[list[Replay]]:
-    """Of every pool that is judged, a search per seed that knows what a log has of the other networks.
-
-    That is their trees, and the best candidates of their Tasks.
-    """
-    priors = {
-        network: train(
-            [(t.features, t.throughput) for t in tasks if t.group != network],
-            POOLED,
-            base=base_of(NAMES),
-        )
-        for network in {pool.network for pool in pools if pool.network != SHAPES}
-    }
-    near_by_key = dict(zip([pool.key for pool in pools], near_seeds(pools), strict=True))
+    """Of every pool that is judged, a search per seed that knows what a log has of the other networks."""
+    trees, near = _trees(tasks), _near(pools)
     for pool, task in judged(pools, tasks):
-        near = near_by_key[pool.key]
-        prior = priors[pool.network]
         yield [
-            replay(pool, task.features, "evolutionary", seed, trials, prior, near) for seed in range(seeds)
+            replay(pool, task.features, "evolutionary", s, trials, trees[pool.network], near[pool.key])
+            for s in range(seeds)
         ]
+
+
+def _trees(tasks: Sequence[TaskSamples]) -> Mapping[str, xgb.Booster | None]:
+    """Of all networks but one, by its name."""
+    return {
+        network: train(
+            [(t.features, t.throughput) for t in tasks if t.group != network], POOLED, base=base_of(NAMES)
+        )
+        for network in {t.group for t in tasks if t.group != SHAPES}
+    }
+
+
+def _near(pools: Sequence[Pool]) -> Mapping[str, list[Assignment]]:
+    """What each Task begins with, by its key."""
+    return dict(zip([pool.key for pool in pools], near_seeds(pools), strict=True))
 
 
 def proposed(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> dict[str, set[Assignment]]:
