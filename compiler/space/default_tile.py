@@ -38,6 +38,15 @@ it, more of which bring nothing."""
 FEW_PANELS = 2
 """Vectors along the columns up to which joining rows in the last one takes longer than it saves on one pipe."""
 
+EVEN_VECTORS, EVEN_LEAST, EVEN_WANTED, EVEN_MOST = 2, 7, 8, 10
+"""Vectors of a tile on two pipes whose constants come from far, and its rows: the fewest, the best, the most."""
+
+EVEN_SERVED = 64
+"""Rows up to which such a tile is narrow: more of them hide how the constants arrive."""
+
+EVEN_REST = 0.6
+"""Share of its rows that the last of such tiles has at least."""
+
 WIDE = (4, 3, 2)
 """Vectors of a tile that reads constants once on one pipe, the best first, if they leave no rest."""
 
@@ -191,6 +200,8 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
     if _has_one_pipe(tile) and not streams:
         return _narrow(tile, row_size)
+    if not streams and _reads_far(tile, row_size):
+        return _even(tile, row_size)
     registers = tile.target.vector_registers
     whole = _few_read_far(tile, row_size) and row_size in HEIGHTS and tile.registers(row_size, 1) <= registers
     most = LATENCY if streams else registers
@@ -208,6 +219,36 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
     return best[0], best[2], best[3]
+
+
+def _reads_far(tile: RegisterTile, row_size: int) -> bool:
+    """Whether constants come from beyond the second cache for some rows, neither few nor many, with registers for them.
+
+    Of many rows each panel reads all again.
+    """
+    size_bytes = sum(tile.workload.buffers[name].size_bytes for name in tile.packs)
+    plain = tile.dot is None and tile.copies == 1 and tile.folds == 1 and tile.axes.lanes > 1
+    if not plain or size_bytes <= tile.target.l2_bytes // 2:
+        return False
+    room = tile.panels >= EVEN_VECTORS and _fits(tile, EVEN_MOST, EVEN_VECTORS) and _has_own_constants(tile)
+    return room and MIN_ROWS <= row_size <= min(EVEN_SERVED, tile.axes.vector.size)
+
+
+def _even(tile: RegisterTile, row_size: int) -> tuple[float, int, int]:
+    """A narrow tile: its panel of constants is soon read, and is near for the rows to come while the next one arrives.
+
+    Of heights that need the fewest multiply-adds, one that leaves no small rest and is near to what hides latency.
+    """
+    best: tuple[float, bool, int, int] = (float("inf"), True, 0, 1)
+    for rows in range(EVEN_LEAST, min(EVEN_MOST, row_size) + 1):
+        cycles = sum(
+            n * m * max(r * v, LATENCY)
+            for r, n in cuts(row_size, rows)
+            for v, m, _ in _panels(tile.panels, EVEN_VECTORS)
+        )
+        rest = row_size % rows or rows
+        best = min(best, (float(cycles), rest < EVEN_REST * rows, abs(rows - EVEN_WANTED), rows))
+    return best[0], best[-1], EVEN_VECTORS
 
 
 def _has_one_pipe(tile: RegisterTile) -> bool:
@@ -256,11 +297,15 @@ def _few_read_far(tile: RegisterTile, rows: int) -> bool:
     Other places must have constants of their own.
     """
     size_bytes = sum(tile.workload.buffers[name].size_bytes for name in tile.packs)
+    return rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2 and _has_own_constants(tile)
+
+
+def _has_own_constants(tile: RegisterTile) -> bool:
+    """Whether constants serve one row of tiles alone: whatever moves around it has others."""
     read = [load for load in loads(tile.anchor.body) if load.buffer in tile.packs]
-    own = all(
+    return all(
         {a.name for a in tile.axes.others} <= {n for i in load.indices for n in i.names()} for load in read
     )
-    return own and rows < MIN_ROWS and size_bytes > tile.target.l2_bytes // 2
 
 
 def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:

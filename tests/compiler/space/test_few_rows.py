@@ -1,4 +1,8 @@
-"""Few rows of a product with large constants stand in one tile: each constant is read once, for all of them."""
+"""Products whose constants come from far.
+
+Few rows stand in one tile, so that each constant is read once, for all of them. For some more rows tiles are narrow: a
+panel of constants stays in the first cache while the next one arrives.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ import pytest
 from compiler.evaluate import reference_outputs
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
+from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
-from tests.compiler.workloads import matmul, padded_convolution, random_operands
+from tests.compiler.workloads import convolution, matmul, padded_convolution, random_operands
 
 V4 = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
 
@@ -46,7 +51,38 @@ def test_two_tiles_read_what_comes_from_afar_on_one_pipe(size: int, rows: int, v
     assert (values["rows"], values["vectors"]) == (rows, vectors)
 
 
-@pytest.mark.parametrize("rows", [2, 7, 12, 15])
+@pytest.mark.parametrize(
+    ("rows", "height"),
+    [
+        pytest.param(16, 8, id="two tiles of what is best"),
+        pytest.param(25, 9, id="no tile of one row is left"),
+        pytest.param(28, 7, id="no row is left"),
+        pytest.param(49, 7, id="many tiles without a rest"),
+        pytest.param(64, 8, id="the most rows"),
+    ],
+)
+def test_tiles_of_some_rows_are_narrow(rows: int, height: int) -> None:
+    space = build_space(matmul(rows, 512, 1024), V4, 1)
+    values = space.values(space.default)
+    assert (values["rows"], values["vectors"]) == (height, 2)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(matmul(65, 512, 1024), id="more rows: each panel would read all of them again"),
+        pytest.param(matmul(25, 400, 256), id="constants that stay in the second cache"),
+        pytest.param(convolution(26, 512, 512, 3), id="constants that serve many lines of an image"),
+    ],
+)
+def test_other_tiles_are_wider(workload: Workload) -> None:
+    space = build_space(workload, V4, 1)
+    starts = [space.values(start) for start in (space.default, *space.starts)]
+    direct = next(values for values in starts if values.get("algorithm", "direct") == "direct")
+    assert direct["vectors"] > 2
+
+
+@pytest.mark.parametrize("rows", [2, 7, 12, 15, 25, 49])
 def test_results_stay_the_same(rows: int) -> None:
     target = replace(native_target(), l2_bytes=64 << 10)
     workload = matmul(rows, 72, 500)
