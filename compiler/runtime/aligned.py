@@ -17,25 +17,38 @@ _WORTH_BYTES = 16 << 10
 """Of an output: the few vectors of a smaller one that cross a line cost less time than finding where lines begin."""
 
 
+_BYTE = np.dtype(np.uint8)
+_size_at = ctypes.c_size_t.from_address
+
+
 def aligned_bytes(size: int) -> Array:
     """Fresh memory, not set."""
-    return aligned_empty((size,), np.dtype(np.uint8))
+    return aligned_empty((size,), _BYTE)
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """A fresh array, not set."""
-    raw = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    raw = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, _BYTE)
     return np.ndarray(shape, dtype, raw, -data_pointer(raw) % ALIGNMENT)
 
 
-def fresh_output(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A fresh array, not set, aligned where that is worth the time.
+class FreshOutput:
+    """Makes arrays of one shape and type, not set, aligned where that is worth the time.
 
     NumPy aligns to 16 bytes, so that three in four of the widest vectors' stores would cross a line.
     """
-    if prod(shape) * dtype.itemsize < _WORTH_BYTES:
-        return np.empty(shape, dtype)
-    return aligned_empty(shape, dtype)
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Prepare for many calls."""
+        self._shape, self._dtype = shape, dtype
+        self._bytes = prod(shape) * dtype.itemsize
+
+    def __call__(self) -> Array:
+        """The next array."""
+        if self._bytes < _WORTH_BYTES:
+            return np.empty(self._shape, self._dtype)
+        raw = np.empty(self._bytes + ALIGNMENT, _BYTE)
+        return np.ndarray(self._shape, self._dtype, raw, -data_pointer(raw) % ALIGNMENT)
 
 
 def aligned(array: Array) -> Array:
@@ -52,7 +65,7 @@ def data_pointer(array: Array) -> int:
     if _DATA_OFFSET is None:
         return int(array.ctypes.data)
     # A tenth of the time of `.ctypes.data` and of `.__array_interface__`, which make objects that can do more.
-    return ctypes.c_void_p.from_address(id(array) + _DATA_OFFSET).value or 0
+    return _size_at(id(array) + _DATA_OFFSET).value
 
 
 def _data_offset() -> int | None:
@@ -60,7 +73,7 @@ def _data_offset() -> int | None:
     if platform.python_implementation() != "CPython":
         return None
     probe, offset = np.zeros(1), object.__basicsize__
-    found = ctypes.c_void_p.from_address(id(probe) + offset).value
+    found = _size_at(id(probe) + offset).value
     return offset if found == probe.ctypes.data else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from compiler.codegen.kernel import phase_objects
 from compiler.errors import TargetError
-from compiler.runtime.aligned import aligned, aligned_bytes, data_pointer, fresh_output
-from compiler.runtime.arguments import Array, Values, bind_symbols, check_arrays
+from compiler.runtime.aligned import FreshOutput, aligned, aligned_bytes, data_pointer
+from compiler.runtime.arguments import Arguments, Array, Values, bind_symbols
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
@@ -41,8 +41,10 @@ class Module:
         self._program = LoadedProgram([*kernels.values(), image.program, image.team])
         self._constants = [aligned(array) for array in image.constants]
         self._plans: dict[tuple[int, ...], MemoryPlan] = {}
+        self._input_arrays = Arguments(image.inputs, "input")
+        self._output_arrays = Arguments(image.outputs, "output")
         # Of a static model; sizes that depend on symbols are found per call.
-        self._shapes = [] if image.symbols else [spec.sizes() for spec in image.outputs]
+        self._fresh_outputs = {} if image.symbols else _fresh_outputs(image.outputs, {})
         self._idle: list[_Context] = []
         self._lock = threading.Lock()
         self._named = {_shapes(part.inputs): Module(part) for part in image.named}
@@ -97,7 +99,7 @@ class Module:
         if self._named and (named := self._for(inputs)) is not self:
             return named.run(inputs)
         sizes = self._sizes(inputs)
-        ready = check_arrays(self.inputs, inputs, "input", sizes)
+        ready = self._input_arrays.check(inputs, sizes)
         outputs = self._fresh(sizes)
         self._run(ready, list(outputs.values()), sizes)
         return outputs
@@ -110,8 +112,8 @@ class Module:
         if self._named and (named := self._for(inputs)) is not self:
             return named.run_into(inputs, outputs)
         sizes = self._sizes(inputs)
-        ready = check_arrays(self.inputs, inputs, "input", sizes)
-        return self._run(ready, check_arrays(self.outputs, outputs, "output", sizes), sizes)
+        ready = self._input_arrays.check(inputs, sizes)
+        return self._run(ready, self._output_arrays.check(outputs, sizes), sizes)
 
     def _run(self, inputs: list[Array], outputs: list[Array], sizes: Values) -> None:
         context = self._taken(sizes)
@@ -126,7 +128,7 @@ class Module:
         if self._named and (named := self._for(inputs)) is not self:
             return named.time_s(inputs, runs)
         sizes = self._sizes(inputs)
-        ready = check_arrays(self.inputs, inputs, "input", sizes)
+        ready = self._input_arrays.check(inputs, sizes)
         context = self._taken(sizes)
         try:
             context.bind(ready, list(self._fresh(sizes).values()))
@@ -168,8 +170,8 @@ class Module:
         return bind_symbols(self._image.symbols, self.inputs, inputs)
 
     def _fresh(self, sizes: Values) -> dict[str, Array]:
-        shapes = [spec.sizes(sizes) for spec in self.outputs] if sizes else self._shapes
-        return {s.name: fresh_output(n, s.dtype.numpy) for s, n in zip(self.outputs, shapes, strict=True)}
+        makers = _fresh_outputs(self.outputs, sizes) if sizes else self._fresh_outputs
+        return {name: fresh() for name, fresh in makers.items()}
 
     def _plan(self, sizes: Values) -> MemoryPlan:
         """The places of all values for these sizes; the last few are kept."""
@@ -187,12 +189,15 @@ class Module:
         """A context for these sizes that no other call uses; give it back."""
         if not sizes:
             # Taking one from a list is one step, which needs no lock.
-            with suppress(IndexError):
+            try:
                 return self._idle.pop()
-        with self._lock:
-            places = reversed(range(len(self._idle)))
-            fits = (place for place in places if self._idle[place].sizes == sizes)
-            context = self._idle.pop(next(fits, -1)) if self._idle else None
+            except IndexError:
+                context = None
+        else:
+            with self._lock:
+                places = reversed(range(len(self._idle)))
+                fits = (place for place in places if self._idle[place].sizes == sizes)
+                context = self._idle.pop(next(fits, -1)) if self._idle else None
         if context is None:
             context = _Context(self._image, self._program, self._constants)
         if context.sizes != sizes:
@@ -212,6 +217,10 @@ def load_module(source: str | Path | bytes) -> Module:
     return Module(read_image(source))
 
 
+def _fresh_outputs(specs: tuple[TensorSpec, ...], sizes: Values) -> dict[str, FreshOutput]:
+    return {spec.name: FreshOutput(spec.sizes(sizes), spec.dtype.numpy) for spec in specs}
+
+
 def _shapes(inputs: tuple[TensorSpec, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(spec.sizes() for spec in inputs)
 
@@ -229,7 +238,8 @@ class _Context:
         self.sizes: Values = {}
         self.execution = Execution(program, image.threads, len(image.slots))
         bases = {"arena": self._arena.ctypes.data, "zeroed": self._zeroed.ctypes.data}
-        self._ports: list[tuple[int, str, int]] = []
+        # Of the arrays of a call, which are its inputs and then its outputs.
+        self._ports: list[tuple[int, int]] = []
         self._planned: list[tuple[int, int]] = []
         self._symbols: list[tuple[int, str]] = []
         for number, slot in enumerate(image.slots):
@@ -242,7 +252,8 @@ class _Context:
             elif slot.kind == "symbol":
                 self._symbols.append((number, image.symbols[slot.where].name))
             else:
-                self._ports.append((number, slot.kind, slot.where))
+                first = 0 if slot.kind == "input" else len(image.inputs)
+                self._ports.append((number, first + slot.where))
 
     def resize(self, sizes: Values, plan: MemoryPlan) -> None:
         """Place the values of a model with symbols for these sizes; memory grows and never shrinks."""
@@ -261,10 +272,10 @@ class _Context:
 
     def bind(self, inputs: list[Array], outputs: list[Array]) -> None:
         """Point the table at checked arrays; they stay alive until `release`."""
-        self._held = [*inputs, *outputs]
-        for number, kind, where in self._ports:
-            array = (inputs if kind == "input" else outputs)[where]
-            self.execution.table[number] = data_pointer(array)
+        self._held = held = [*inputs, *outputs]
+        table = self.execution.table
+        for number, where in self._ports:
+            table[number] = data_pointer(held[where])
 
     def release(self) -> None:
         """Forget the caller's arrays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler.runtime.aligned import aligned, aligned_empty, data_pointer, fresh_output
+from compiler.runtime.aligned import FreshOutput, aligned, aligned_empty, data_pointer
 
 LINE_BYTES = 64
 
@@ -24,7 +24,8 @@ def test_an_array_begins_where_a_line_does(shape: tuple[int, ...], dtype: type[n
 
 def test_large_outputs_begin_where_a_line_does() -> None:
     """NumPy's own begin 16 bytes after a page or anywhere that is a multiple of 16."""
-    kept = [fresh_output((1, 64, 56, 56), np.dtype(np.float32)) for _ in range(5)]
+    fresh = FreshOutput((1, 64, 56, 56), np.dtype(np.float32))
+    kept = [fresh() for _ in range(5)]
     assert all(data_pointer(array) % LINE_BYTES == 0 for array in kept)
     for number, array in enumerate(kept):
         array[...] = number
