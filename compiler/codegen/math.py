@@ -40,6 +40,9 @@ _SIGMOID_LOWEST = -87.34
 _EXP = (0.49999994, 0.16666521, 0.041668255, 0.008368679, 0.0013821954)
 """(exp(r) - 1 - r) / r² for |r| <= ln(2) / 2."""
 
+_EXP_SHORT = (0.4999923, 0.16667111, 0.041890174, 0.008312812)
+"""The same with a term less, for which exp(r) is within 1.1e-7."""
+
 _LOG = (
     0.33333313, -0.2500001, 0.20002072, -0.1666799, 0.14220363, -0.124062076, 0.118834704, -0.11670192, 0.06749556,
 )  # fmt: skip
@@ -68,7 +71,7 @@ def exp(ops: Lanes, x: Lane, interval: Interval = UNKNOWN, *, rounded: bool = Fa
     """e^x within 1 ulp; inf above 88.72, denormal below -87.33, 0 below -103.98.
 
     Of arguments that are known to be below 88.3, what is less than half of the smallest normal number is 0. `rounded`:
-    the argument is a rounded result, and one that is 2^-28 times as large or smaller may stand for it.
+    the argument is a rounded result, one that is 2^-28 times as large or smaller may stand for it; 3 ulp do.
     """
     low, high = interval
     if high <= _EXP_HIGHEST:
@@ -112,7 +115,8 @@ def _exp_parts(
     else:
         r = ops.fma(n, ops.coefficient(-sign * _LN2_HIGH), x)
         r = ops.fma(n, ops.coefficient(-sign * _LN2_LOW), r)
-    beyond = ops.polynomial(r, [c * sign**power for power, c in enumerate(_EXP)])
+    coefficients = _EXP_SHORT if rounded else _EXP
+    beyond = ops.polynomial(r, [c * sign**power for power, c in enumerate(coefficients)])
     return ops.fma(beyond, ops.mul(r, r), r if sign > 0 else ops.neg(r)), ops.bits(shifted)
 
 
@@ -157,14 +161,14 @@ def one_plus_tanh(ops: Lanes, x: Lane) -> Lane:
 
 
 def sigmoid(ops: Lanes, x: Lane) -> Lane:
-    """1 / (1 + e^-x) within 3 ulp; below -87.34, where the result would be denormal, it is 1.2e-38."""
+    """1 / (1 + e^-x) within 6 ulp; below -87.34, where the result would be denormal, it is 1.2e-38."""
     return times_sigmoid(ops, ops.const(1.0), x)
 
 
 def times_sigmoid(ops: Lanes, factor: Lane, x: Lane) -> Lane:
     """A number times the sigmoid of another, as one quotient."""
     bounded = ops.at_most(ops.at_least(x, _SIGMOID_LOWEST), -_EXP_LOWEST)
-    return ops.div(factor, ops.add(_exp_of_bits(ops, bounded, sign=-1.0), ops.const(1.0)))
+    return ops.div(factor, ops.add(_exp_of_bits(ops, bounded, sign=-1.0, rounded=True), ops.const(1.0)))
 
 
 def erf(ops: Lanes, x: Lane, scale: float = 1.0) -> Lane:

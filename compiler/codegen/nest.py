@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -100,6 +100,7 @@ class _Phase:
             self._out.starts(size)
         self._ahead = fetched_ahead(body, nest.by_name, target)
         self._stores: dict[int, _Place] = {}
+        self._apart: dict[int, bool] = {}
         self._on_store: Callable[[Store], None] = self._store
         self._loops = 0
 
@@ -225,7 +226,12 @@ class _Phase:
         if not isinstance(stop, int):
             msg = f"unrolled loop {stmt.var} has an extent that is only known at run time"
             raise CompileError(msg)
-        with self._values.indices.unrolled(stmt.var, stop) as copies:
+        if (apart := self._apart.get(id(stmt))) is None:
+            apart = self._apart[id(stmt)] = _only_combines(stmt)
+        with (
+            self._values.together() if apart else nullcontext(),
+            self._values.indices.unrolled(stmt.var, stop) as copies,
+        ):
             for _ in copies:
                 self._statement(stmt.body)
 
@@ -319,6 +325,14 @@ class _Place:
         self.value = stmt.value
         if self.op == "add" and self.term is not None and dtype is DType.F32 and not _multiplies(self.term):
             self.value = Apply("accumulate", (self.place, self.term))
+
+
+def _only_combines(loop: For) -> bool:
+    """Whether the loop combines elements with others, and reads nothing else of what it stores."""
+    stores = [inner for inner in walk_statements(loop.body) if isinstance(inner, Store)]
+    written = {store.buffer for store in stores}
+    read = [_combined(store.value, Load(store.buffer, store.indices))[1] or store.value for store in stores]
+    return all(load.buffer not in written for value in read for load in loads(value))
 
 
 def _combined(value: Expr, place: Load) -> tuple[str, Expr | None]:

@@ -8,17 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.types import Value, llvm_type
+from compiler.codegen.types import Value
 
 
 def piece(out: Emitter, vector: Value, first: int, count: int) -> Value:
     """`count` lanes from `first` on; one lane is a scalar."""
     if count == 1:
-        text = f"extractelement {vector.llvm_type} {vector.text}, i64 {first}"
-        return Value(out.value(text), vector.dtype, 0)
+        return extracted(out, vector, first)
     kind = vector.llvm_type
     text = f"shufflevector {kind} {vector.text}, {kind} poison, {_mask(range(first, first + count))}"
     return Value(out.value(text), vector.dtype, count)
+
+
+def extracted(out: Emitter, vector: Value, lane: int) -> Value:
+    """One lane as a scalar."""
+    return Value(out.value(f"extractelement {vector.llvm_type} {vector.text}, i64 {lane}"), vector.dtype, 0)
+
+
+def shuffled(out: Emitter, one: Value, other: Value, lanes: Sequence[int]) -> Value:
+    """Lanes of two vectors of one type, those of the other numbered after those of the first."""
+    kind = one.llvm_type
+    text = f"shufflevector {kind} {one.text}, {kind} {other.text}, {_mask(lanes)}"
+    return Value(out.value(text), one.dtype, len(lanes))
 
 
 def by_pieces(out: Emitter, operation: Callable[[Value], Value], vector: Value, widest: int) -> Value:
@@ -32,9 +43,7 @@ def by_pieces(out: Emitter, operation: Callable[[Value], Value], vector: Value, 
 
 
 def _joined(out: Emitter, low: Value, high: Value) -> Value:
-    kind, lanes = llvm_type(low.dtype, low.lanes), 2 * low.lanes
-    text = f"shufflevector {kind} {low.text}, {kind} {high.text}, {_mask(range(lanes))}"
-    return Value(out.value(text), low.dtype, lanes)
+    return shuffled(out, low, high, range(2 * low.lanes))
 
 
 def _mask(lanes: Sequence[int]) -> str:

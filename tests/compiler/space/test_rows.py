@@ -6,8 +6,10 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
 from compiler.loop.printer import print_nest
 from compiler.pipeline import build_nest
@@ -15,7 +17,8 @@ from compiler.schedule.steps import Inline
 from compiler.space.row_structure import row_axes
 from compiler.space.rows import Rows
 from compiler.space.rules import build_space
-from compiler.target import PRESETS, native_target
+from compiler.target import PRESETS, Target, native_target
+from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_native
 from tests.compiler.workloads import (
     KINDS,
@@ -114,6 +117,35 @@ def test_a_map_that_does_not_fit_the_cache_is_repeated() -> None:
 def test_a_contraction_is_left_to_the_register_tile() -> None:
     assert row_axes(matmul(8, 8, 8)) is None
     assert "rows" in {k.name for k in build_space(matmul(8, 8, 8), native_target(), 1).knobs}
+
+
+@pytest.mark.parametrize("target", [native_target(), PRESETS["x86-64-v3"]])
+@pytest.mark.parametrize("workload", [softmax(17, 100), layer_norm(15, 77), row_sum(13, 129)])
+def test_rows_side_by_side_are_summed_as_each_alone(workload: Workload, target: Target) -> None:
+    if not target.is_native:
+        pytest.skip("another machine's code")
+    space, operands = build_space(workload, target, 1), random_operands(workload)
+    one, *others = [
+        run_native(
+            workload,
+            space.build({**space.values(space.default), "block": block, "accumulators": 1}),
+            operands,
+        )
+        for block in (1, 2, 4, 8)
+    ]
+    for several in others:
+        np.testing.assert_array_equal(one, several)
+
+
+def test_the_lanes_of_rows_side_by_side_are_combined_in_common_vectors() -> None:
+    """Four rows of eight lanes: three steps for pairs of rows, one in the vector that is left, a number each."""
+    target, workload = PRESETS["x86-64-v3"], row_sum(16, 64)
+    space = build_space(workload, target, 1)
+    schedule = space.build({**space.values(space.default), "block": 4, "accumulators": 1})
+    (module,) = emit_nest(build_nest(workload, schedule), target)
+    sums = [line for line in module.ir.splitlines() if "fadd" in line and "<8 x float>" in line]
+    assert len(sums) == 4 + 3 + 1
+    assert not [line for line in module.ir.splitlines() if "fadd" in line and "<4 x float>" in line]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "layer_norm", "instance_norm", "centred", "mean", "row_sum"])
