@@ -6,8 +6,9 @@ is wide enough, the guard can go and the load stays:
     (x[a2 + r1 - 1, ...] if 0 <= a2 + r1 - 1 < 56 and ... else 0.0)   →   x[a2 + r1 - 1, ...]
 
 What is read from a border is multiplied for nothing. Along the innermost dimension, where the elements of a tile lie,
-that is cheaper than a test of each; along the others a test can stand around a whole tile (compiler.loop.skip). So a
-border that would be a large part of what is read (dilations near the extent) is left to the test.
+that is cheaper than a test of each, unless whole tiles lie in the border; along the others a test can stand around any
+tile (compiler.loop.skip). So a border that would be a large part of what is read (dilations near the extent) is left to
+the test.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ Halo = tuple[tuple[int, ...], tuple[int, ...]]
 
 _MOST_WASTED = 0.1
 """Of a contraction's reads along one dimension, the share that may lie in the border."""
+_MOST_WASTED_INSIDE = 0.15
+"""The same along the innermost of them, where what is left of a test inside of a tile costs more."""
 _COUNTED = 1 << 20
 """Places of an index that are counted; one with more is taken for one that hardly reads its border."""
 
@@ -111,8 +114,9 @@ def _worth(load: Load, shape: tuple[int, ...], ranges: Ranges) -> Halo:
     """What the load reaches, but where it is too much and a test can stand around a tile."""
     before, after = _reach(load, shape, ranges)
     padded = [d for d, (low, high) in enumerate(zip(before, after, strict=True)) if low or high]
-    for d in padded[:-1]:
-        if _wasted(load.indices[d], shape[d], ranges) > _MOST_WASTED:
+    for d in padded:
+        most = _MOST_WASTED_INSIDE if d == padded[-1] else _MOST_WASTED
+        if _wasted(load.indices[d], shape[d], ranges) > most:
             before, after = _without(before, d), _without(after, d)
     return before, after
 

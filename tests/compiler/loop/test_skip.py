@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -19,8 +20,9 @@ from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, walk
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
-from compiler.target import PRESETS
-from tests.compiler.execute import relative_error
+from compiler.space.rules import build_space
+from compiler.target import PRESETS, native_target
+from tests.compiler.execute import relative_error, run_native
 from tests.compiler.frontend.models import model
 from tests.compiler.loop.test_loop_passes import run
 from tests.compiler.workloads import convolution, padded_convolution, random_operands
@@ -100,3 +102,45 @@ def test_the_result_is_kept(stride: int) -> None:
 def test_without_padding_there_is_nothing_to_skip() -> None:
     nest = simplify(lower(replay(convolution(5, 3, 4, 3), Schedule(())), "nest"))
     assert skip(nest) is nest
+
+
+def wide_nest(dilation: int, lanes: LoopKind = LoopKind.UNROLLED) -> LoopNest:
+    """`for j < 4: for r < 3: for c < 4: for i < 4 unrolled: t[i] += x[i + 4 j + dilation r - dilation] k[r]`."""
+    index = Index.of("i") + Index.of("j") * 4 + Index.of("r") * dilation - dilation
+    guard = Guard((Bound(index, 0, 16),), Load("x", (index, Index.of("c"))), Const(0.0))
+    body: Stmt = Store("t", (Index.of("i"),), summed(guard))
+    for name, size in (("i", 4), ("c", 4), ("r", 3), ("j", 4)):
+        body = For(name, Extent(size), lanes if name == "i" else LoopKind.SERIAL, body)
+    return LoopNest("nest", (), body)
+
+
+def test_taps_that_lie_outside_for_a_whole_tile_are_left_out() -> None:
+    found = [s for s in walk_statements(skip(wide_nest(7)).body) if isinstance(s, If)]
+    tap = Index.of("j") * 4 + Index.of("r") * 7 - 7
+    assert [s.condition for s in found] == [Bound(tap, -3, 16), Bound(tap, 0, 13)]
+    some, every = found
+    assert isinstance(some.then, If)
+    assert isinstance(every.then, For)  # the loop over c, without a test
+    assert every.then.var == "c"
+    assert every.otherwise != every.then
+
+
+@pytest.mark.parametrize("nest", [wide_nest(3), wide_nest(7, LoopKind.VECTOR)], ids=["narrow", "lanes"])
+def test_a_tile_that_is_never_outside_is_not_tested(nest: LoopNest) -> None:
+    assert skip(nest) is nest
+
+
+@pytest.mark.parametrize("dilation", [5, 8, 11])
+def test_any_tile_of_a_wide_window_is_right(dilation: int) -> None:
+    """Of tiles of few and of many places, of which some read the border alone."""
+    node = helper.make_node("Conv", ["x", "k"], ["y"], dilations=[dilation] * 2, pads=[dilation] * 4)
+    weights = np.random.default_rng(0).standard_normal((24, 20, 3, 3)).astype(np.float32)
+    graph = import_model(model([node], {"x": [1, 20, 13, 17]}, {"k": weights}))
+    workload = next(s.workload for s in lower_graph(graph).subgraphs if s.workload.stages[0].reducer == "sum")
+    operands, target = random_operands(workload), native_target()
+    expected = reference_outputs(workload, operands)["y0"]
+    space = build_space(workload, target, 1)
+    for rows in (1, 2, 3, 5, 8):
+        values = {**space.values(space.default), "rows": rows, "vectors": 1}
+        got = run_native(workload, space.build(values), operands)
+        assert relative_error(got, expected) < 1e-5
