@@ -31,6 +31,10 @@ from compiler.workload.ir import Stage
 LATENCY = 8
 """Multiply-adds in flight that hide their latency on two pipes."""
 
+ALONE_BYTES = 256
+"""Constants that a step of a row reads which they serve alone: how they arrive decides, and they do sooner where it is
+four lines at a time than eight. Sums that are too few are spread."""
+
 FILLED, TALLEST = 4, 8
 """Multiply-adds in flight that hide their latency, and the loads of their operands, on one pipe; and rows of a tile for
 it, more of which bring nothing."""
@@ -176,6 +180,22 @@ def _streams(axes: TileAxes, anchor: Stage) -> bool:
     return any(tile <= {n for index in load.indices for n in index.names()} for load in loads(anchor.body))
 
 
+def _in_flight(tile: RegisterTile) -> int:
+    """Vectors of sums of a tile that reads memory from end to end."""
+    return min(LATENCY, ALONE_BYTES // tile.target.vector_bytes) if _is_alone(tile) else LATENCY
+
+
+def _is_alone(tile: RegisterTile) -> bool:
+    """Whether there is one row only, and each of its products has a constant of its own."""
+    anchor, buffers = tile.anchor, tile.workload.buffers
+    one = prod(a.size for a in anchor.axes) == tile.copies * tile.axes.vector.size
+    every = {a.name for a in (*anchor.axes, *anchor.reduce_axes) if a.size > 1}
+    return one and any(
+        buffers[load.buffer].constant and every <= {n for index in load.indices for n in index.names()}
+        for load in loads(anchor.body)
+    )
+
+
 def _shares_lanes(axes: TileAxes, anchor: Stage) -> bool:
     """Whether what is loaded for the lanes serves other places too; else rows are best read from end to end."""
     around = {a.name for a in axes.others} | ({axes.row.name} if axes.row is not None else set())
@@ -204,7 +224,7 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
         return _even(tile, row_size)
     registers = tile.target.vector_registers
     whole = _few_read_far(tile, row_size) and row_size in HEIGHTS and tile.registers(row_size, 1) <= registers
-    most = LATENCY if streams else registers
+    most = _in_flight(tile) if streams else registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
         for rows in range(1, min(HIGHEST if tile.axes.is_down else 16, row_size) + 1):
