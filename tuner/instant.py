@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from compiler.errors import InputError
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.steps import Algorithm
 from compiler.space.space import Assignment, SearchSpace
 from compiler.target import Target
 from compiler.workload.specialise import nominal
@@ -42,8 +41,6 @@ SAMPLES = 128
 
 Ranking so many takes about as long as compiling the Task.
 """
-SAFETY = 1.5
-"""The Task's error budget over an algorithm's largest error among the model's samples."""
 BALANCE = 0.98
 """What shares its work out among the threads less evenly than this, beside the default, is not considered."""
 
@@ -111,12 +108,8 @@ class Instant:
         """The default first; those whose algorithm is not known to be accurate enough are left out."""
         made = (Candidate(space.schedule(a), a) for a in _assignments(space, task.workload.digest))
         default = next(made)
-        return [default, *(c for c in made if self._is_accurate(c.schedule, task.error_budget))]
-
-    def _is_accurate(self, schedule: Schedule, error_budget: float) -> bool:
-        errors = self._model.seen.errors
-        algorithms = [(s.name, s.parameters) for s in schedule.steps if isinstance(s, Algorithm)]
-        return all(errors.get(key, np.inf) * SAFETY <= error_budget for key in algorithms)
+        seen = self._model.seen
+        return [default, *(c for c in made if seen.is_accurate(c.schedule, task.error_budget))]
 
     def _scores(self, task: Task, candidates: list[Candidate]) -> Array:
         """Merit of each; -inf for what cannot be told, and for what keeps threads waiting."""

@@ -25,6 +25,7 @@ from tuner.cost_model.stored import ErrorKey, Seen, machine_of
 from tuner.cost_model.trees import POOLED, base_of, train
 from tuner.interval import RESAMPLES, Interval
 from tuner.loading import default_space
+from tuner.measure import FailureKind
 from tuner.near import Relatives
 from tuner.record import Relative
 
@@ -42,21 +43,25 @@ Curves = dict[str, Array]
 
 def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
     """The pools as the gates take them, by network; those whose default failed are left out."""
-    extract = RelativeFeatures()
+    extract, known = RelativeFeatures(), seen(pools)
     found = []
     for pool in pools:
         space = pool_space(pool)
         places = {row.assignment: place for place, row in enumerate(pool.rows)}
         begin = {places[a] for a in (space.default, *space.starts) if a in places}
         offered = [not row.searched or place in begin for place, row in enumerate(pool.rows)]
+        default, made = places[space.default], candidates(pool)
+        accurate = [known.is_accurate(c.schedule, pool.task.error_budget) for c in made]
+        accurate[default] = True
         found.append(
             TaskSamples(
                 pool.network,
                 pool.key,
-                extract(pool.task, candidates(pool)),
+                extract(pool.task, made),
                 relative_throughput([row.seconds for row in pool.rows]),
                 np.array(offered, dtype=np.bool_),
-                places[space.default],
+                np.array(accurate, dtype=np.bool_),
+                default,
             )
         )
     return found
@@ -75,20 +80,23 @@ def usable(pools: Sequence[Pool]) -> list[Pool]:
 def seen(pools: Sequence[Pool]) -> Seen:
     """What the samples of some pools came from."""
     errors: dict[ErrorKey, float] = {}
+    beyond: set[ErrorKey] = set()
     knobs: set[str] = set()
     for pool in pools:
         space = pool_space(pool)
         knobs |= {knob.name for knob in space.knobs}
         for candidate, row in zip(candidates(pool), pool.rows, strict=True):
             for step in candidate.schedule.steps:
-                if isinstance(step, Algorithm) and row.seconds is not None:
+                if isinstance(step, Algorithm):
                     key = (step.name, step.parameters)
                     errors[key] = max(row.error, errors.get(key, 0.0))
+                    if row.failure == FailureKind.WRONG_OUTPUT:
+                        beyond.add(key)
     return Seen(
         frozenset(machine_of(pool.task.target) for pool in pools),
         frozenset(pool.task.threads for pool in pools),
         frozenset(knobs),
-        errors,
+        {key: error for key, error in errors.items() if key not in beyond},
         {pool.key: pool.lines for pool in pools},
     )
 

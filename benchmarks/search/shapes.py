@@ -14,6 +14,7 @@ from pathlib import Path
 
 import onnx
 
+from benchmarks.blocks.others import recurrent
 from benchmarks.kernel_models import batch_matmul, convolution, inverted_residual, masked_attention, matmul
 
 _BLOCKS = (
@@ -41,6 +42,8 @@ _FIRST = (
     (3, 64, 180, 7, 2), (3, 104, 170, 7, 2), (3, 80, 210, 7, 2), (3, 24, 180, 3, 2), (3, 28, 200, 3, 2),
     (3, 24, 232, 3, 2), (3, 32, 216, 3, 2), (3, 20, 228, 3, 2), (3, 28, 220, 3, 2),
     (3, 40, 196, 3, 2), (3, 24, 192, 3, 2),
+    (3, 64, 200, 3, 1), (3, 56, 236, 3, 1), (3, 72, 190, 3, 1), (3, 32, 210, 3, 1), (4, 64, 176, 3, 1),
+    (3, 96, 150, 3, 1), (3, 48, 230, 3, 1), (1, 64, 216, 3, 1), (3, 80, 212, 3, 1), (3, 112, 140, 3, 1),
 )  # fmt: skip
 """Channels in and out, size, kernel, stride: of few channels in."""
 _DENSE: tuple[tuple[int, int, int | tuple[int, int], int, int], ...] = (
@@ -52,7 +55,17 @@ _DENSE: tuple[tuple[int, int, int | tuple[int, int], int, int], ...] = (
     (512, 480, (6, 14), 3, 1), (448, 384, (7, 16), 3, 1),
 )  # fmt: skip
 """Channels in and out, size (one number where both sides are equal), kernel, stride."""
-_GROUPED = ((128, 128, 28, 3, 8), (96, 192, 24, 5, 3), (240, 240, 14, 3, 2))
+_GROUPED = (
+    (128, 128, 28, 3, 8), (96, 192, 24, 5, 3), (240, 240, 14, 3, 2),
+    (160, 160, 26, 1, 4), (224, 224, 20, 1, 4), (320, 320, 15, 1, 4), (304, 304, 13, 1, 4), (192, 192, 18, 1, 2),
+    (288, 288, 16, 1, 3), (360, 360, 12, 1, 8), (216, 216, 22, 1, 3), (256, 256, 13, 1, 4), (400, 400, 10, 1, 4),
+    (264, 264, 17, 1, 4), (176, 176, 24, 1, 4), (280, 140, 18, 1, 5), (112, 448, 15, 1, 4), (340, 340, 12, 1, 5),
+    (128, 128, 30, 3, 32), (256, 256, 15, 3, 32), (192, 192, 20, 3, 8), (320, 320, 12, 3, 16), (160, 160, 26, 3, 4),
+    (144, 144, 24, 3, 6), (80, 160, 30, 5, 2), (128, 192, 20, 5, 2), (192, 320, 13, 3, 2),
+    (276, 276, 15, 1, 4), (260, 260, 13, 1, 4), (300, 300, 16, 1, 4), (210, 210, 15, 1, 3), (330, 330, 13, 1, 5),
+    (228, 228, 17, 1, 3), (248, 248, 16, 1, 4), (312, 312, 15, 1, 4), (344, 344, 13, 1, 4), (204, 204, 20, 1, 3),
+    (284, 284, 13, 1, 4), (252, 252, 18, 1, 4), (140, 140, 16, 1, 2), (390, 390, 13, 1, 6),
+)  # fmt: skip
 """Channels in and out, size, kernel, groups."""
 _PRODUCTS = (
     (50, 512, 512),
@@ -79,6 +92,12 @@ _PRODUCTS = (
     (4, 1152, 640),
 )
 """Extents m, k, n."""
+_RECURRENT = (
+    ("LSTM", 96, 192), ("LSTM", 160, 320), ("LSTM", 64, 384), ("LSTM", 40, 128), ("LSTM", 320, 224), ("LSTM", 512, 288),
+    ("GRU", 80, 320), ("GRU", 128, 192), ("GRU", 48, 416), ("LSTM", 200, 480),
+)  # fmt: skip
+"""Kind of the cell, inputs, width."""
+_STEPS = 6
 _BATCHES = ((6, 100, 64, 100), (16, 72, 72, 48), (10, 160, 160, 64), (4, 224, 32, 224))
 """The same for each of so many, first; both factors known at run time."""
 _ATTENTION = (
@@ -105,6 +124,8 @@ def layers() -> dict[str, onnx.ModelProto]:
         )
     for m, k, n in _PRODUCTS:
         found[f"matmul_{m}_{k}_{n}"] = matmul(m, k, n)
+    for kind, inputs, hidden in _RECURRENT:
+        found[f"{kind.lower()}_{inputs}_{hidden}"] = recurrent(kind, inputs, hidden, _STEPS)
     for batch, m, k, n in _BATCHES:
         found[f"matmul{batch}_{m}_{k}_{n}"] = batch_matmul(batch, m, k, n)
     for heads, tokens, width in _ATTENTION:

@@ -177,6 +177,8 @@ def test_papers_say_what_the_samples_came_from() -> None:
     errors = lab.seen([Pool("net", task, (*rows, *(replace(row, error=0.0) for row in rows)))]).errors
     place = next(i for i, a in enumerate(begin) if space.values(a)["algorithm"] == "winograd2")
     assert errors["winograd", (2,)] == pytest.approx((1 + place) * 1e-6)
+    wrong = replace(rows[place], seconds=None, failure=FailureKind.WRONG_OUTPUT)
+    assert ("winograd", (2,)) not in lab.seen([Pool("net", task, (*rows, wrong))]).errors
 
 
 def test_a_group_that_tells_all_is_missed() -> None:
@@ -188,7 +190,11 @@ def test_a_group_that_tells_all_is_missed() -> None:
         rows[:, NAMES.index("cost_all")] = 0.0
         throughput = np.exp(rows[:, tells] - rows[:, tells].max())
         every = np.ones(120, dtype=np.bool_)
-        made.append(replace(task, key=f"{number}", features=rows, throughput=throughput, offered=every))
+        made.append(
+            replace(
+                task, key=f"{number}", features=rows, throughput=throughput, offered=every, accurate=every
+            )
+        )
     without = lab.ablation(made)
     assert without["nest"].pairwise_accuracy.value < 0.6
     assert min(gates.pairwise_accuracy.value for name, gates in without.items() if name != "nest") > 0.75

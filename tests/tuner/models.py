@@ -44,7 +44,9 @@ def formula_model(machine: str = "x86-64-v3") -> StoredModel:
         features = RelativeFeatures()(task, [Candidate(space.schedule(a), a) for a in chosen])
         found = throughput(features)
         everything = np.ones(len(chosen), dtype=np.bool_)
-        tasks.append(TaskSamples(network, task.name, features, found / found.max(), everything, 0))
+        tasks.append(
+            TaskSamples(network, task.name, features, found / found.max(), everything, everything, 0)
+        )
     options = replace(SMALL, rounds=100)  # the formula has nothing to do with what the loops predict
     gates = held_out(tasks, options)
     booster = train([(t.features, t.throughput) for t in tasks], options, base=base_of(NAMES))

@@ -44,6 +44,7 @@ class TaskSamples:
         features: shape (n_candidates, n_features).
         throughput: relative to the best of all, 0 where it failed.
         offered: what the uniform sampler gave, and where the rules begin; others were found by searching.
+        accurate: what instant mode may take, by what is known of its algorithm.
         default: place of the analytic default.
         group: what is left out together; the network, or the kind of machine.
     """
@@ -53,7 +54,13 @@ class TaskSamples:
     features: Array
     throughput: Array
     offered: NDArray[np.bool_]
+    accurate: NDArray[np.bool_]
     default: int
+
+    @property
+    def verified(self) -> NDArray[np.bool_]:
+        """What was offered and gave right results."""
+        return self.offered & (self.throughput > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ class Gates:
     """The figures, all over the same Tasks.
 
     Attributes:
-        pairwise_accuracy, peak_at_1, peak_at_5: of the uniform samples of a Task.
+        pairwise_accuracy, peak_at_1, peak_at_5: of the uniform samples of a Task that were verified.
         instant: throughput of what instant mode would take, over that of the best of all.
         usual: throughput of the analytic default, likewise.
         prediction: pairwise accuracy of the predicted cycles alone, which the trees correct.
@@ -102,8 +109,8 @@ class _Judged:
     predicted: Array
 
     def over(self, metric: Callable[[Array, Array], float | None]) -> float | None:
-        """A metric of the uniform samples."""
-        return metric(self.scores[self.task.offered], self.task.throughput[self.task.offered])
+        """A metric of the uniform samples that were verified."""
+        return metric(self.scores[self.task.verified], self.task.throughput[self.task.verified])
 
     @property
     def usual(self) -> float:
@@ -119,7 +126,7 @@ class _Judged:
     @cached_property
     def _first(self) -> int:
         """Place of the best score."""
-        return int(np.argmax(np.where(self.task.offered, self.scores, -np.inf)))
+        return int(np.argmax(np.where(self.task.offered & self.task.accurate, self.scores, -np.inf)))
 
 
 def held_out(
@@ -203,7 +210,7 @@ def _figures(judged: _Judged, margin: float | None) -> dict[str, float]:
         "peak_at_5": judged.over(lambda s, y: peak_at(s, y, 5)),
         "instant": judged.instant(margin),
         "usual": judged.usual,
-        "prediction": pairwise_accuracy(judged.predicted[task.offered], task.throughput[task.offered], GAP),
+        "prediction": pairwise_accuracy(judged.predicted[task.verified], task.throughput[task.verified], GAP),
     }
     return {name: value for name, value in found.items() if value is not None}
 

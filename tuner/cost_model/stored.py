@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 import xgboost as xgb
 
 from compiler.errors import InputError
+from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Algorithm
 from compiler.space.rules import VERSION
 from compiler.target import Target
 from tuner.cost_model.gates import BARS, Gates, differences, figure_of
@@ -28,6 +31,9 @@ PAPERS = 7
 
 Machine = tuple[int, int, int]
 """Float32 lanes, vector registers, and multiply-adds of whole vectors that start in a cycle."""
+
+SAFETY = 1.5
+"""A Task's error budget over an algorithm's largest error among the samples."""
 
 ErrorKey = tuple[str, tuple[int, ...]]
 """An algorithm and its parameters."""
@@ -41,7 +47,8 @@ class Seen:
         machines: of the Targets, as `machine_of` says.
         threads: sizes of the teams.
         knobs: names of all knobs.
-        errors: largest error of an output under each algorithm, relative to the largest output.
+        errors: largest error of an output under each algorithm, relative to the largest output; without those that were
+            beyond a Task's budget.
         lines: how long each Task's pool was, by the Task's key: pools only grow, so what the trees were taught can be
             taught again.
     """
@@ -51,6 +58,11 @@ class Seen:
     knobs: frozenset[str]
     errors: Mapping[ErrorKey, float]
     lines: Mapping[str, int]
+
+    def is_accurate(self, schedule: Schedule, error_budget: float) -> bool:
+        """Whether the algorithms of a Schedule are known to keep to a Task's budget."""
+        algorithms = [(s.name, s.parameters) for s in schedule.steps if isinstance(s, Algorithm)]
+        return all(self.errors.get(key, math.inf) * SAFETY <= error_budget for key in algorithms)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tuner.candidate import Candidate
 from tuner.cost_model.gates import Gates, TaskSamples, differences, figure_of, held_out
 from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import Seen, load_model, machine_of, promoted, save_model
-from tuner.cost_model.trees import XGBoostOptions, scores, train
+from tuner.cost_model.trees import POOLED, XGBoostOptions, scores, train
 from tuner.cost_model.xgboost_model import XGBoostModel
 from tuner.session import SessionOptions, _default_model
 
@@ -52,7 +52,37 @@ def samples(network: str, seed: int) -> TaskSamples:
     rows = np.random.default_rng(seed).random((40, len(NAMES)))
     throughput = rows[:, 3] / rows[:, 3].max()
     usual = int(np.argsort(throughput)[20])
-    return TaskSamples(network, f"{network} {seed}", rows, throughput, np.ones(40, dtype=np.bool_), usual)
+    everything = np.ones(40, dtype=np.bool_)
+    return TaskSamples(network, f"{network} {seed}", rows, throughput, everything, everything, usual)
+
+
+def test_what_failed_teaches_pooled_trees_nothing_and_is_not_judged() -> None:
+    tasks = [samples(name, seed) for seed, name in enumerate(("one", "two", "three"))]
+    failed = np.arange(40) % 5 == 3
+    broken = [replace(t, throughput=np.where(failed, 0.0, t.throughput)) for t in tasks]
+    without = [
+        replace(t, features=t.features[~failed], throughput=t.throughput[~failed])
+        for t in (broken[0], broken[1])
+    ]
+    options = replace(POOLED, rounds=20)
+    one, other = (
+        train([(t.features, t.throughput) for t in some], options) for some in (broken[:2], without)
+    )
+    assert one is not None
+    assert other is not None
+    np.testing.assert_array_equal(scores(one, tasks[2].features), scores(other, tasks[2].features))
+    gates = held_out(broken, replace(POOLED, rounds=100, columns=1.0))
+    assert gates is not None
+    assert gates.pairwise_accuracy.value > 0.8
+
+
+def test_instant_mode_is_judged_by_what_it_may_take() -> None:
+    """Only the default is known to be accurate: there is nothing to choose."""
+    tasks = [samples(name, seed) for seed, name in enumerate(("one", "two", "three"))]
+    careful = [replace(t, accurate=np.arange(40) == t.default) for t in tasks]
+    gates = held_out(careful, replace(POOLED, rounds=100, columns=1.0))
+    assert gates is not None
+    assert gates.instant == gates.usual
 
 
 def test_a_file_gives_the_same_scores(tmp_path: Path) -> None:
