@@ -26,6 +26,7 @@ class RowChoices:
 
     Attributes:
         block: rows at a time; vectors of rows where neighbouring rows fill the lanes.
+        sweep: blocks of rows that go through a stage before the next stage begins; 1 where rows fill the lanes.
         accumulators: partial results of one reduction and row; vectors of them where columns fill the lanes.
         unroll: vectors of the target that one long vector of a map stands for.
         keep: whether maps with several readers are stored; they are repeated otherwise.
@@ -33,6 +34,7 @@ class RowChoices:
     """
 
     block: int
+    sweep: int
     accumulators: int
     unroll: int
     keep: bool
@@ -72,9 +74,14 @@ class RowPlan:
         row = self._lane_row
         return row is None or choices.block <= IN_REGISTERS or row.size % self._block_size(choices) == 0
 
+    def sweeps(self, choices: RowChoices) -> bool:
+        """Whether there are rows for several blocks of a sweep."""
+        rows = self._ordered_rows
+        return bool(rows) and rows[-1].size > self._block_size(choices) * choices.sweep // 2
+
     def local_elements(self, choices: RowChoices) -> int:
-        """Elements of the maps that are kept for one block of rows."""
-        rows = self._block_size(choices)
+        """Elements of the maps that are kept for the blocks of one sweep."""
+        rows = self._block_size(choices) * choices.sweep
         return sum(
             rows * _padded(s, self._names(self.axes.rows), 8 * self.lanes)
             for s in self.shared
@@ -97,7 +104,7 @@ class RowPlan:
     def _last_steps(self, choices: RowChoices) -> tuple[str, list[Step]]:
         """The loop that all others are attached to, and the Steps."""
         name = self.last.name
-        split, outer, inner = self._row_loops(choices)
+        split, outer, sweep, inner = self._row_loops(choices)
         columns = [a.name for a in self.axes.columns]
         if not outer and columns:
             split.append(Split(name, columns[0], self.axes.columns[0].size))
@@ -106,23 +113,23 @@ class RowPlan:
             outer = [a.name for a in self.last.axes]
         made, ordered, kinds = self._inner_loops(self.last, columns, inner, choices)
         units = [a.name for a in self.last.axes if a.size == 1 and a.name not in outer]
-        steps = [*split, *made, Reorder(name, (*outer, *units, *ordered))]
+        steps = [*split, *made, Reorder(name, (*outer, *units, *sweep, *ordered))]
         shared = outer[: max(1, choices.parallel)]
         steps += share(name, shared)
         return ("*".join(shared) if len(shared) == len(outer) else outer[-1]), [*steps, *kinds]
 
-    def _row_loops(self, choices: RowChoices) -> tuple[list[Step], list[str], list[str]]:
-        """Splits, loops over blocks, loops inside a block."""
+    def _row_loops(self, choices: RowChoices) -> tuple[list[Step], list[str], list[str], list[str]]:
+        """Splits, loops over sweeps, the loop over the blocks of one, the loop inside a block."""
         names = [a.name for a in self._ordered_rows]
         blocked = self._lane_row or (self._ordered_rows[-1] if self._ordered_rows else None)
-        size = self._block_size(choices)
-        if blocked is None or size == 1:
-            return [], names, []
-        return (
-            [Split(self.last.name, blocked.name, size)],
-            [*names[:-1], f"{names[-1]}.o"],
-            [f"{names[-1]}.i"],
-        )
+        size, name = self._block_size(choices), self.last.name
+        if blocked is None or size * choices.sweep == 1:
+            return [], names, [], []
+        outer, inside = [*names[:-1], f"{names[-1]}.o"], f"{names[-1]}.i"
+        if choices.sweep == 1:
+            return [Split(name, blocked.name, size)], outer, [], [inside]
+        split: list[Step] = [Split(name, blocked.name, size * choices.sweep), Split(name, inside, size)]
+        return split, outer, [f"{inside}.o"], [f"{inside}.i"]
 
     # --- attached stages
 
@@ -130,8 +137,9 @@ class RowPlan:
         if stage.reducer is None:
             at: list[Step] = [ComputeAt(stage.name, self.last.name, loop)]
             columns = [a.name for a in stage.axes if a.name not in self._names(self.axes.rows) and a.size > 1]
-            split, ordered, kinds = self._inner_loops(stage, columns, self._blocked(stage), choices)
-            return [*at, *split, self._order(stage, ordered), *kinds]
+            swept, sweep, block = self._swept(stage, choices)
+            split, ordered, kinds = self._inner_loops(stage, columns, block, choices)
+            return [*at, *swept, *split, self._order(stage, (*sweep, *ordered)), *kinds]
         if self.axes.along_rows:
             return self._accumulate_rows(stage, choices, loop)
         return self._accumulate_columns(stage, choices, loop)
@@ -142,17 +150,28 @@ class RowPlan:
         if vector is None or self.lanes == 1:
             return [ComputeAt(stage.name, self.last.name, loop)]
         name, lane = stage.name, f"{vector.name}.i"
-        block, others = self._blocked(stage), [a.name for a in stage.reduce_axes if a != vector]
+        rows, others = self._blocked(stage), [a.name for a in stage.reduce_axes if a != vector]
         partial = f"{name}.{lane}"
+        swept, sweep, block = self._swept(stage, choices)
         return [
             Split(name, vector.name, self.wide(vector.size, choices.accumulators)),
             RFactor(name, lane),
             ComputeAt(name, self.last.name, loop),
-            ComputeAt(partial, self.last.name, loop),
-            self._order(stage, (*others, f"{vector.name}.o", *block, lane), partial),
-            *_bind(partial, block, lane),
+            *swept,
+            *([self._order(stage, (*sweep, *block, lane))] if sweep else []),
+            ComputeAt(partial, *((name, sweep[0]) if sweep else (self.last.name, loop))),
+            self._order(stage, (*others, f"{vector.name}.o", *rows, lane), partial),
+            *_bind(partial, rows, lane),
             *_bind(name, block, lane),
         ]
+
+    def _swept(self, stage: Stage, choices: RowChoices) -> tuple[list[Step], list[str], list[str]]:
+        """The split of an attached stage's rows into blocks, the loop over them, and the loop inside a block."""
+        rows = self._blocked(stage)
+        if choices.sweep == 1 or not rows:
+            return [], [], rows
+        (row,) = rows
+        return [Split(stage.name, row, self._block_size(choices))], [f"{row}.o"], [f"{row}.i"]
 
     def _accumulate_rows(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
         """A vector of rows per partial result: in registers, or many in the cache so that memory is read in its order.

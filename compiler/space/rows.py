@@ -30,6 +30,8 @@ WORTH_A_BARRIER = 1 << 14
 SHARES_PER_THREAD = 4
 SHORT_ROW, LONG_ROW = 16, 512
 """Vectors of a row: below the first several rows are taken at a time, above the second only one."""
+SWEPT, SWEPT_ROW = 4, 8
+"""Rows of a sweep, and vectors of a row from which on it pays."""
 SPARE_REGISTERS = 4
 """What a tile of partial results leaves for operands."""
 
@@ -44,7 +46,7 @@ class Rows:
         return row_axes(workload) is not None
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: block, accumulators, unroll, parallel; maps (kept or repeated) where several stages read one.
+        """Knobs: block, sweep, accumulators, unroll, parallel; maps (kept or repeated) where several stages read one.
 
         With several threads also phases: a row's stages together, or apart on all threads.
         """
@@ -64,6 +66,7 @@ class Rows:
             tile = choices.unroll if streams else choices.block * choices.accumulators
             return (
                 fits
+                and (choices.sweep == 1 or plan.sweeps(choices))
                 and plan.divides(choices)
                 and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
             )
@@ -76,7 +79,7 @@ class Rows:
             return Schedule(tuple(made.steps(_choices(values))))
 
         knobs = _knobs(plan, threads)
-        wanted = _defaults(plan, threads)
+        wanted = _defaults(plan, target, threads)
         default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
         kept = {k.name: k.choices[i] for k, i in zip(knobs, default, strict=True)}
         if not legal(kept):
@@ -88,6 +91,7 @@ class Rows:
 def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
     knobs = [
         Knob("block", (*CHOICES, *STREAMS) if plan.axes.along_rows else CHOICES),
+        *(() if plan.axes.along_rows else (Knob("sweep", CHOICES),)),
         Knob("accumulators", CHOICES),
         Knob("unroll", CHOICES[:3]),
         Knob("parallel", tuple(range(1, len(plan.outer_sizes) + 1))),
@@ -102,6 +106,7 @@ def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
 def _choices(values: dict[str, Value]) -> RowChoices:
     return RowChoices(
         block=number(values, "block"),
+        sweep=number(values, "sweep"),
         accumulators=number(values, "accumulators"),
         unroll=number(values, "unroll"),
         keep=values.get("maps", KEEP) == KEEP,
@@ -109,13 +114,15 @@ def _choices(values: dict[str, Value]) -> RowChoices:
     )
 
 
-def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
+def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
     """What reads along the columns has long vectors; neighbouring rows that fill the lanes need less."""
     vector = plan.axes.vector
-    vectors = -(-vector.size // plan.lanes) if vector is not None else 1
+    vectors, sweep = -(-vector.size // plan.lanes) if vector is not None else 1, 0
     if plan.axes.along_rows:
         block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
         accumulators = 8 if block > IN_REGISTERS else 2
+    elif sweep := _sweep(plan, target, threads, vectors):
+        block, accumulators = 1, 4
     else:
         block, accumulators = _tile(plan, vectors)
     parallel, total = 0, 1
@@ -127,6 +134,7 @@ def _defaults(plan: RowPlan, threads: int) -> dict[str, Value]:
     long = max(s.points for s in plan.workload.stages) >= WORTH_A_BARRIER * threads
     return {
         "block": block,
+        "sweep": sweep or 1,
         "accumulators": accumulators,
         "unroll": 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
         "parallel": parallel,
@@ -142,6 +150,16 @@ def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:
     if vectors > LONG_ROW:
         return 1, 8
     return 2, 4
+
+
+def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> int:
+    """Rows that go through each stage one by one, so that none waits for the ends of its sums; 0 where that is no use.
+
+    All of them, and what is stored of them, stay in the first cache.
+    """
+    row_bytes = vectors * target.vector_bytes
+    enough = prod(plan.outer_sizes) >= SWEPT * SHARES_PER_THREAD * threads
+    return SWEPT if enough and vectors >= SWEPT_ROW and 2 * SWEPT * row_bytes <= target.l1_bytes else 0
 
 
 def _is_elementary(plan: RowPlan) -> bool:

@@ -137,6 +137,36 @@ def test_rows_side_by_side_are_summed_as_each_alone(workload: Workload, target: 
         np.testing.assert_array_equal(one, several)
 
 
+@pytest.mark.parametrize(
+    "workload", [softmax(23, 100), layer_norm(18, 77), row_sum(13, 129), instance_norm(2, 9, 45)]
+)
+def test_rows_that_go_through_a_stage_one_after_the_other(workload: Workload) -> None:
+    """Some of them left over at the end, in blocks of one and of two."""
+    space, operands = build_space(workload, native_target(), 2), random_operands(workload)
+    wanted = reference_outputs(workload, operands)["y0"]
+    if "sweep" not in {knob.name for knob in space.knobs}:
+        assert row_axes(workload).along_rows  # type: ignore[union-attr]
+        return
+    for block in (1, 2):
+        for sweep in (2, 4, 8):
+            values = {**space.values(space.default), "block": block, "sweep": sweep, "phases": "together"}
+            got = run_native(workload, space.build(values), operands, 2)
+            assert relative_error(got, wanted) < 3e-6
+
+
+def test_a_sweep_is_a_loop_around_the_columns_of_each_stage() -> None:
+    workload = layer_norm(64, 256)
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    assert space.values(space.default)["sweep"] == 4
+    text = print_nest(build_nest(workload, space.schedule(space.default)))
+    assert text.count("in 0..4 serial") == 5  # two sums, what is made of each of them, and what is stored
+    values = {**space.values(space.default), "sweep": 8}
+    assert space.legal(values)
+    few = build_space(layer_norm(4, 256), PRESETS["x86-64-v3"], 1)
+    assert few.values(few.default)["sweep"] == 1
+    assert not few.legal({**few.values(few.default), "sweep": 8})
+
+
 def test_the_lanes_of_rows_side_by_side_are_combined_in_common_vectors() -> None:
     """Four rows of eight lanes: three steps for pairs of rows, one in the vector that is left, a number each."""
     target, workload = PRESETS["x86-64-v3"], row_sum(16, 64)
