@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.graph.ir import ComputeKind, Graph, Node, TensorType
+from compiler.graph.ir import Compute, ComputeKind, Graph, Node, TensorType
 from compiler.graph.layout import Layout
 from compiler.graph.layout_votes import votes
 from compiler.index import Index, Ranges
@@ -30,8 +30,9 @@ Halo = tuple[tuple[int, ...], tuple[int, ...]]
 
 _MOST_WASTED = 0.1
 """Of a contraction's reads along one dimension, the share that may lie in the border."""
-_MOST_WASTED_INSIDE = 0.15
-"""The same along the innermost of them, where what is left of a test inside of a tile costs more."""
+_WIDE, _MOST_WASTED_INSIDE = 4, 0.15
+"""Along the innermost of them: elements between neighbouring taps from which on they may lie in the border for a whole
+tile, and the share that may then; a test that differs inside of a tile costs more than multiplying zeros."""
 _COUNTED = 1 << 20
 """Places of an index that are counted; one with more is taken for one that hardly reads its border."""
 
@@ -52,7 +53,7 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
             load = zero_padded(expr, types)
             if load is None or load.buffer in graph.constants:
                 continue
-            need = _worth(load, types[load.buffer].sizes, node.compute.ranges)
+            need = _worth(load, types[load.buffer].sizes, node.compute)
             found[load.buffer] = _widest(found.get(load.buffer, need), need)
             if node.compute.kind is ComputeKind.CONTRACTION and (
                 load.buffer not in graph.inputs or _turned(node, load.buffer, types, graph.constants)
@@ -110,15 +111,27 @@ def _reach(load: Load, shape: tuple[int, ...], ranges: Ranges) -> Halo:
     return before, after
 
 
-def _worth(load: Load, shape: tuple[int, ...], ranges: Ranges) -> Halo:
+def _worth(load: Load, shape: tuple[int, ...], compute: Compute) -> Halo:
     """What the load reaches, but where it is too much and a test can stand around a tile."""
+    ranges = compute.ranges
     before, after = _reach(load, shape, ranges)
     padded = [d for d, (low, high) in enumerate(zip(before, after, strict=True)) if low or high]
     for d in padded:
-        most = _MOST_WASTED_INSIDE if d == padded[-1] else _MOST_WASTED
-        if _wasted(load.indices[d], shape[d], ranges) > most:
+        index = load.indices[d]
+        if d == padded[-1]:
+            worth = (
+                _dilation(index, compute) < _WIDE or _wasted(index, shape[d], ranges) <= _MOST_WASTED_INSIDE
+            )
+        else:
+            worth = _wasted(index, shape[d], ranges) <= _MOST_WASTED
+        if not worth:
             before, after = _without(before, d), _without(after, d)
     return before, after
+
+
+def _dilation(index: Index, compute: Compute) -> int:
+    """Elements between neighbouring taps."""
+    return max((abs(index.coefficient(a.name)) for a in compute.reduce_axes), default=0)
 
 
 def _wasted(index: Index, size: int, ranges: Ranges) -> float:

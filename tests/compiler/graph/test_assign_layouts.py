@@ -131,6 +131,14 @@ def test_a_border_that_would_be_much_of_what_is_read_is_kept_along_the_innermost
     assert (halo.before, halo.after) == ((0, 0, 0, 2), (0, 0, 0, 2))
 
 
+def test_wide_taps_are_tested_along_the_innermost_dimension_too() -> None:
+    b = GraphBuilder()
+    x = b.relu(b.input("x", 1, 4, 20, 20))
+    assert not assign_layouts(b.graph(b.conv(x, 4, k=3, pad=8, apart=8)))[x].has_halo
+    near = assign_layouts(b.graph(b.conv(x, 4, k=3, pad=3, apart=3)))[x]
+    assert (near.before, near.after) == ((0, 0, 3, 3), (0, 0, 3, 3))
+
+
 def test_pooling_alone_asks_for_no_halo() -> None:
     b = GraphBuilder()
     x = b.relu(b.input("x", 1, 4, 8, 8))

@@ -112,7 +112,8 @@ def test_others_stay_apart(statements: tuple[Stmt, ...]) -> None:
 
 def before_merging(workload: Workload) -> LoopNest:
     space = build_space(workload, V3, 1)
-    return simplify(lower(replay(workload, space.schedule(space.default)), "nest"))
+    together = space.build({**space.values(space.default), "sweep": 1, "accumulators": 2, "unroll": 2})
+    return simplify(lower(replay(workload, together), "nest"))
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,25 @@ class GraphBuilder:
         self.shapes[name] = shape
         return name
 
-    def conv(self, x: str, channels: int, k: int = 1, stride: int = 1, pad: int = 0, groups: int = 1) -> str:
+    def conv(
+        self,
+        x: str,
+        channels: int,
+        k: int = 1,
+        stride: int = 1,
+        pad: int = 0,
+        groups: int = 1,
+        apart: int = 1,
+    ) -> str:
+        """`apart`: elements between neighbouring taps."""
         n, ic, h, w = self.shapes[x]
         weights = self.constant(channels, ic // groups, k, k)
-        out = [(size + 2 * pad - k) // stride + 1 for size in (h, w)]
+        out = [(size + 2 * pad - apart * (k - 1) - 1) // stride + 1 for size in (h, w)]
         channel = index("r0")
         if groups > 1:
             per = channels // groups
             channel = index("r0") + (index("a1") // per) * (ic // groups)
-        y, z = (index(f"a{d}") * stride + f"r{d - 1}" - pad for d in (2, 3))
+        y, z = (index(f"a{d}") * stride + index(f"r{d - 1}") * apart - pad for d in (2, 3))
         data: Expr = load(x, "a0", channel, y, z)
         if pad:
             data = Guard((Bound(y, 0, h), Bound(z, 0, w)), data, Const(0.0))
