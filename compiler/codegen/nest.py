@@ -229,7 +229,7 @@ class _Phase:
         if (apart := self._apart.get(id(stmt))) is None:
             apart = self._apart[id(stmt)] = _only_combines(stmt)
         with (
-            self._values.together() if apart else nullcontext(),
+            self._values.totals.together() if apart else nullcontext(),
             self._values.indices.unrolled(stmt.var, stop) as copies,
         ):
             for _ in copies:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Set
+from contextlib import nullcontext
 from typing import assert_never
 
 from compiler.codegen.active import fewer, least
@@ -14,13 +13,14 @@ from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.groups import join_groups, take_group, weave_groups
-from compiler.codegen.horizontal import horizontal, horizontal_each
+from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Active, LaneDependent, Linear
 from compiler.codegen.lookup import place
 from compiler.codegen.math import RANGED, fused, is_rounded
 from compiler.codegen.memory import Memory
 from compiler.codegen.products import Products
+from compiler.codegen.totals import Totals
 from compiler.codegen.types import (
     Value,
     literal,
@@ -31,24 +31,7 @@ from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
 from compiler.loop.ir import Buffer
 from compiler.scalar import FAR, Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick, loads
-from compiler.scalar_ops import REDUCERS
-from compiler.scalar_type import neutral
 from compiler.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class _Total:
-    """A vector whose lanes are to be combined with an element of a register."""
-
-    op: str
-    buffer: Buffer
-    place: Linear
-    vector: Value
-
-    @property
-    def kind(self) -> tuple[str, DType, int]:
-        """What is the same for those that are combined at the same time."""
-        return self.op, self.vector.dtype, self.vector.lanes
 
 
 class Values:
@@ -68,10 +51,9 @@ class Values:
         self._memory = Memory(out, self.indices, pointers, target, written)
         self._dots = Dots(out, self.indices, self._memory, buffers)
         self._arithmetic = Arithmetic(out, target)
+        self.totals = Totals(out, target, self._memory, self._arithmetic, self.value)
         self.products = Products(out, self.indices, self._memory, self._arithmetic, buffers)
         self._guards = 0
-        self._waits = False
-        self._totals: list[_Total] = []
         self._target = target
 
     def fetch(self, ahead: Ahead) -> None:
@@ -371,46 +353,14 @@ class Values:
         ops = self._arithmetic
         value = ops.broadcast(value, lanes)
         if isinstance(active, str) or active < lanes:
-            neutral_lanes = ops.broadcast(self._neutral(op, value.dtype), lanes)
+            neutral_lanes = ops.broadcast(self.totals.neutral(op, value.dtype), lanes)
             value = ops.select_lanes(self.indices.first_lanes(active, lanes), value, neutral_lanes)
         buffer = self._buffers[place.buffer]
-        if self._waits and self.indices.groups == 1:
-            self._totals.append(_Total(op, buffer, self._memory.flat(place, buffer), value))
+        if self.totals.wait and self.indices.groups == 1:
+            self.totals.add(op, buffer, self._memory.flat(place, buffer), value)
             return
         total = horizontal(self._out, ops.operation, op, value)
-        self.store(place, self._added(op, self._load(place), total))
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Combine the lanes of all `combine_lanes` at the end; nothing else may read their places before it."""
-        if self._waits:
-            yield
-            return
-        self._waits = True
-        yield
-        self._waits = False
-        waiting, self._totals = self._totals, []
-        operation = self._arithmetic.operation
-        for op, dtype, lanes in dict.fromkeys(t.kind for t in waiting):
-            those = [t for t in waiting if t.kind == (op, dtype, lanes)]
-            vectors = [t.vector for t in those]
-            widest = self._target.lanes(dtype.size_bytes)
-            for it, total in zip(
-                those, horizontal_each(self._out, operation, op, vectors, widest), strict=True
-            ):
-                value = self._added(op, self._memory.load(it.buffer, it.place), total)
-                self._memory.store(it.buffer, it.place, convert(self._out, value, it.buffer.dtype))
-
-    def _added(self, op: str, before: Value, total: Value) -> Value:
-        """The first result is what the neutral element becomes: an operation less that the row waits for."""
-        if before == self._neutral(op, total.dtype):
-            return total
-        return self._arithmetic.operation(op, [before, total])
-
-    def _neutral(self, op: str, dtype: DType) -> Value:
-        """What changes nothing under the operation of a reducer."""
-        reducer = next(name for name, known in REDUCERS.items() if known.op == op)
-        return self.value(neutral(reducer, dtype))
+        self.store(place, self.totals.with_element(op, self._load(place), total))
 
     def _store_lane_by_lane(self, buffer: Buffer, load: Load, value: Value) -> None:
         for lane, active in self.indices.each_lane():
