@@ -42,6 +42,9 @@ from compiler.target import Target
 BODY_LIMIT = 60_000
 """Lines of LLVM IR that a kernel may have: beyond it compiling takes seconds and the code misses the cache."""
 
+_COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
+"""Loops whose iterations follow each other in one block of code."""
+
 _ACCESS = {"input": "readonly ", "constant": "readonly ", "output": "writeonly ", "scratch": ""}
 
 
@@ -328,11 +331,22 @@ class _Place:
 
 
 def _only_combines(loop: For) -> bool:
-    """Whether the loop combines elements with others, and reads nothing else of what it stores."""
-    stores = [inner for inner in walk_statements(loop.body) if isinstance(inner, Store)]
+    """Whether the loop combines elements with others, each of them in one iteration, and reads nothing else of them.
+
+    What a serial loop or one side of a test computes is not known behind it.
+    """
+    inside = [loop, *walk_statements(loop.body)]
+    if any(isinstance(s, If) or (isinstance(s, For) and s.kind not in _COPIED) for s in inside):
+        return False
+    copied = {s.var for s in inside if isinstance(s, For) and s.kind is LoopKind.UNROLLED}
+    stores = [s for s in inside if isinstance(s, Store)]
     written = {store.buffer for store in stores}
-    read = [_combined(store.value, Load(store.buffer, store.indices))[1] or store.value for store in stores]
-    return all(load.buffer not in written for value in read for load in loads(value))
+    terms = [_combined(store.value, Load(store.buffer, store.indices))[1] for store in stores]
+    return all(
+        not any(load.buffer in written for load in loads(term or store.value))
+        and (term is not None or copied <= {n for index in store.indices for n in index.names()})
+        for store, term in zip(stores, terms, strict=True)
+    )
 
 
 def _combined(value: Expr, place: Load) -> tuple[str, Expr | None]:

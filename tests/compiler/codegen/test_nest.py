@@ -20,7 +20,7 @@ from compiler.pipeline import build_kernel, build_nest, default_schedule
 from compiler.recent import Recent
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.steps import Bind, Split
+from compiler.schedule.steps import Bind, Reorder, Split
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, Target, get_target, native_target
 from tests.compiler.execute import relative_error, run_native
@@ -33,6 +33,7 @@ from tests.compiler.workloads import (
     matmul,
     operand,
     random_operands,
+    row_sum,
 )
 
 Golden = Callable[[str, str], None]
@@ -198,3 +199,14 @@ def test_more_loops_than_llvm_can_number_are_refused() -> None:
     schedule = Schedule((Bind("map", "s0", LoopKind.PARALLEL), *steps))
     with pytest.raises(CompileError, match="unrolls to more than 64 loops; unroll less"):
         build_kernel(workload, schedule, native_target())
+
+
+def test_lanes_are_combined_where_a_serial_loop_computes_them() -> None:
+    """Rows side by side wait for each other's lanes only where nothing but their copies lies between."""
+    workload = row_sum(8, 64)
+    stage = workload.stages[0].name
+    rows, lanes = [Split(stage, "s0", 4), Split(stage, "r0", 16)], ("s0.o", "s0.i", "r0.o", "r0.i")
+    bound = [Bind(stage, "s0.i", LoopKind.UNROLLED), Bind(stage, "r0.i", LoopKind.VECTOR)]
+    operands = random_operands(workload)
+    got = run_native(workload, Schedule((*rows, Reorder(stage, lanes), *bound)), operands)
+    assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-6
