@@ -24,6 +24,7 @@ from benchmarks.search.curves_plot import curves_svg
 from benchmarks.search.fit import measured, rates_text
 from benchmarks.search.lab import (
     LEAST_ROWS,
+    VERIFIED,
     Findings,
     ablation,
     leave_machine_out,
@@ -91,7 +92,7 @@ def _record(options: argparse.Namespace) -> None:
 
 def _settle(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
-    wanted = proposed(*_samples(options.pools)) if options.proposed else {}
+    wanted = proposed(*_samples(options)) if options.proposed else {}
     with _bench(options.threads, clock) as bench:
         _counted(settle(_pool_files(options), 60 * options.minutes, bench, wanted), "rows compared", clock)
 
@@ -118,10 +119,10 @@ def _counted(counts: Counter[str], what: str, clock: PhaseClock) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    pools, tasks = _samples(options.pools)
+    pools, tasks = _samples(options)
     curves = replay_all(pools, tasks, options.seeds, options.trials) if options.seeds else {}
     without = ablation(tasks) if options.ablation else {}
-    gates = held_out(tasks, unjudged={SHAPES})
+    gates = held_out(tasks)
     found = Findings(pools, gates, leave_machine_out(pools, tasks), without, curves, options.seeds)
     print(found.text())
     if options.json:
@@ -131,8 +132,8 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
-    pools, tasks = _samples(options.pools)
-    gates = held_out(tasks, unjudged={SHAPES})
+    pools, tasks = _samples(options)
+    gates = held_out(tasks)
     if gates is None:
         print("a model needs pools of two networks or more; prepare and record some first")
         raise SystemExit(1)
@@ -167,15 +168,21 @@ def _judged_again(
     if all(now[key] == lines for key, lines in kept.seen.lines.items()):
         by_task: Mapping[str, Mapping[str, float]] = kept.gates["by_task"]
         return by_task
-    taught = task_samples(load_pools(folder, kept.seen.lines))
-    gates = held_out(tasks, taught=taught, unjudged={SHAPES})
+    taught = task_samples(load_pools(folder, kept.seen.lines))  # Whatever is judged is of `tasks`.
+    gates = held_out(tasks, taught=taught)
     assert gates is not None  # there are two networks or more
     return gates.by_task
 
 
-def _samples(folder: Path) -> tuple[list[Pool], list[TaskSamples]]:
-    pools = _usable_pools(folder)
-    return pools, task_samples(pools)
+def _samples(options: argparse.Namespace) -> tuple[list[Pool], list[TaskSamples]]:
+    pools = _usable_pools(options.pools)
+    tasks = task_samples(pools, options.verified)
+    pairs = zip(pools, tasks, strict=True)
+    for pool in (p for p, t in pairs if p.network != SHAPES and not t.judged):
+        print(
+            f"{pool.network} {pool.task.name} only teaches: it has less than {options.verified} verified samples"
+        )
+    return pools, tasks
 
 
 def _usable_pools(folder: Path) -> list[Pool]:
@@ -198,6 +205,9 @@ def _kept(path: Path) -> StoredModel | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description=__doc__.splitlines()[0])
     parser.add_argument("--pools", type=Path, default=POOLS, help="folder of the pools")
+    parser.add_argument(
+        "--verified", type=int, default=VERIFIED, help=f"samples by which a Task is judged ({VERIFIED})"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     preparing = commands.add_parser("prepare", help="an empty pool for the heaviest Tasks of each network")
     preparing.add_argument("--models", type=Path, required=True, help="folder of ONNX files")

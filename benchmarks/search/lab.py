@@ -13,7 +13,7 @@ import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from benchmarks.search.pools import SHAPES, Pool, pool_space
+from benchmarks.search.pools import SHAPES, Pool, has_samples, pool_space
 from benchmarks.search.replay import BATCH, Replay, candidates, replay
 from benchmarks.search.settle import unsettled
 from compiler.schedule.steps import Algorithm
@@ -36,13 +36,15 @@ PROPOSALS = 3
 """Seeds of the searches whose first trials are settled."""
 LEAST_ROWS = 12
 """Smaller pools say nothing."""
+VERIFIED = 1_000
+"""Uniform samples that gave right results, by which a Task is judged."""
 
 Array = NDArray[np.float64]
 Curves = dict[str, Array]
 
 
-def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
-    """The pools as the gates take them, by network; those whose default failed are left out."""
+def task_samples(pools: Sequence[Pool], least: int = VERIFIED) -> list[TaskSamples]:
+    """The pools as the gates take them, by network; those of fewer verified samples than `least` only teach."""
     extract, known = RelativeFeatures(), seen(pools)
     found = []
     for pool in pools:
@@ -62,9 +64,18 @@ def task_samples(pools: Sequence[Pool]) -> list[TaskSamples]:
                 np.array(offered, dtype=np.bool_),
                 np.array(accurate, dtype=np.bool_),
                 default,
+                is_judged(pool, least),
             )
         )
     return found
+
+
+def is_judged(pool: Pool, least: int = VERIFIED) -> bool:
+    """Whether a pool of a network has so many verified samples, or all that its space has: others only teach."""
+    if pool.network == SHAPES:
+        return False
+    verified = sum(row.seconds is not None for row in pool.uniform)
+    return verified >= least or not has_samples(pool_space(pool), least)
 
 
 def usable(pools: Sequence[Pool]) -> list[Pool]:
@@ -104,7 +115,10 @@ def seen(pools: Sequence[Pool]) -> Seen:
 def leave_machine_out(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> Gates | None:
     """The gates with every kind of machine left out in turn; None where there is only one."""
     return held_out(
-        [replace(t, group=str(machine_of(p.task.target))) for p, t in zip(pools, tasks, strict=True)]
+        [
+            replace(t, group=str(machine_of(p.task.target)), judged=True)
+            for p, t in zip(pools, tasks, strict=True)
+        ]
     )
 
 
@@ -118,7 +132,7 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
     found = {}
     for group in GROUPS:
         columns = [i for i, name in enumerate(NAMES) if group_of(name) != group]
-        gates = held_out(tasks, columns=columns, unjudged={SHAPES})
+        gates = held_out(tasks, columns=columns)
         if gates is not None:
             found[group] = gates
     return found
@@ -160,7 +174,7 @@ def _trees(tasks: Sequence[TaskSamples]) -> Mapping[str, xgb.Booster | None]:
         network: train(
             [(t.features, t.throughput) for t in tasks if t.group != network], POOLED, base=base_of(NAMES)
         )
-        for network in {t.group for t in tasks if t.group != SHAPES}
+        for network in {t.group for t in tasks if t.judged}
     }
 
 
@@ -180,7 +194,7 @@ def proposed(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> dict[str, s
 
 def judged(pools: Sequence[Pool], tasks: Sequence[TaskSamples]) -> list[tuple[Pool, TaskSamples]]:
     """Those that do not only teach."""
-    return [(p, t) for p, t in zip(pools, tasks, strict=True) if p.network != SHAPES]
+    return [(p, t) for p, t in zip(pools, tasks, strict=True) if t.judged]
 
 
 def near_seeds(pools: Sequence[Pool]) -> list[list[Assignment]]:

@@ -11,6 +11,7 @@ A place is the assignment as a number: its choices are the digits, the last knob
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -150,6 +151,11 @@ def samples(space: SearchSpace, seed: int = 0) -> Iterator[Assignment]:
         if schedule not in seen:
             seen.add(schedule)
             yield assignment
+
+
+def has_samples(space: SearchSpace, count: int) -> bool:
+    """Whether the uniform sampler finds so many."""
+    return space.size >= count and sum(1 for _ in itertools.islice(samples(space), count)) == count
 
 
 def slower(other: Measured, default: Measured) -> float:

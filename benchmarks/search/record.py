@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.search.live import LiveSearch
-from benchmarks.search.pools import PoolFile, samples, slower
+from benchmarks.search.pools import PoolFile, has_samples, samples, slower
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
-from compiler.space.space import Assignment, SearchSpace
+from compiler.space.space import Assignment
 from compiler.target import Target
 from tuner.candidate import Candidate
 from tuner.loading import task_share
@@ -59,7 +59,7 @@ def network_tasks(
     for digest, subgraph in first.items():
         task = Task(subgraph.workload, target, threads, weights[digest], subgraph.name)
         space = build_space(task.workload, target, threads)
-        if digest in taken or task.workload.operations > MOST_OPERATIONS or not _gives(space, least):
+        if digest in taken or task.workload.operations > MOST_OPERATIONS or not has_samples(space, least):
             continue
         work = task.weight * task_share(task, space).operations
         kinds.setdefault(tuple(knob.name for knob in space.knobs), []).append((work, task))
@@ -68,11 +68,6 @@ def network_tasks(
     found = [entry[1] for entry in itertools.chain(*rounds) if entry is not None][:count]
     taken.update(task.workload.digest for task in found)
     return found
-
-
-def _gives(space: SearchSpace, count: int) -> bool:
-    """Whether the uniform sampler finds so many."""
-    return space.size >= count and sum(1 for _ in itertools.islice(samples(space), count)) == count
 
 
 def prepare(

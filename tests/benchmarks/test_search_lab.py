@@ -70,7 +70,7 @@ def pool(network: str, size: int, count: int = 40) -> Pool:
 
 
 POOLS = [pool("one", 96), pool("two", 128), pool("two", 192)]
-SAMPLES = lab.task_samples(POOLS)
+SAMPLES = lab.task_samples(POOLS, least=30)
 
 
 def test_a_replay_answers_from_the_pool_only_and_repeats() -> None:
@@ -123,6 +123,18 @@ def test_gates_leave_a_network_out_and_report_the_default() -> None:
     assert gates.instant.value >= gates.usual.value
     assert set(gates.by_task) == {task.key for task in SAMPLES}
     assert lab.held_out([t for t in SAMPLES if t.group == "two"]) is None
+
+
+def test_a_task_of_too_few_samples_only_teaches() -> None:
+    few = pool("three", 64)  # 30 of its 40 rows are uniform samples
+    assert (lab.is_judged(few, 30), lab.is_judged(few, 31), lab.is_judged(few)) == (True, False, False)
+    assert not lab.is_judged(replace(few, network=lab.SHAPES), 30)
+    every = tuple(Row(a, 1e-3) for a in samples(pool_space(few)))
+    assert lab.is_judged(replace(few, rows=every), pool_space(few).size + 1)
+    (teaches,) = lab.task_samples([few], least=31)
+    gates = lab.held_out([*SAMPLES, teaches])
+    assert gates is not None
+    assert (gates.tasks, gates.groups, set(gates.by_task)) == (4, 2, {task.key for task in SAMPLES})
 
 
 def test_trees_may_learn_from_other_samples_than_those_that_judge_them() -> None:
@@ -481,12 +493,12 @@ def test_training_writes_a_model_and_keeps_it_until_a_better_one_comes(
     with closing(bench_of(measure)) as bench:
         record([PoolFile(path) for path in sorted(tmp_path.iterdir())], 40, 60.0, bench)
     model = tmp_path / "trained.model"
-    search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+    search_main(["--pools", str(tmp_path), "--verified", "1", "train", "--model", str(model)])
     found = load_model(model)
     assert (found.number, found.seen.threads) == (1, {1})
     assert found.gates["instant"]["value"] > found.gates["usual"]["value"]
     with pytest.raises(SystemExit):
-        search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+        search_main(["--pools", str(tmp_path), "--verified", "1", "train", "--model", str(model)])
     assert "not kept: it is not better than the model in use" in capsys.readouterr().out
 
     # Grown pools: the model in use is taught again what it was taught, and judged by the samples of now.
@@ -496,12 +508,12 @@ def test_training_writes_a_model_and_keeps_it_until_a_better_one_comes(
     assert (before.lines, before.rows) == (found.seen.lines[before.key], grown.rows[: len(before.rows)])
     assert grown.lines > before.lines
     with suppress(SystemExit):
-        search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+        search_main(["--pools", str(tmp_path), "--verified", "1", "train", "--model", str(model)])
     verdict = capsys.readouterr().out
     assert "model 2 is in" in verdict or "the model in use" in verdict
     next(tmp_path.glob("two-*.jsonl")).unlink()
     with pytest.raises(InputError, match=r"1 of the 3 pools .* bring them, or delete that model"):
-        search_main(["--pools", str(tmp_path), "train", "--model", str(model)])
+        search_main(["--pools", str(tmp_path), "--verified", "1", "train", "--model", str(model)])
 
 
 def test_a_place_tells_the_assignment() -> None:

@@ -8,7 +8,7 @@ compared, of the differences on the Tasks that both were judged on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -47,6 +47,7 @@ class TaskSamples:
         accurate: what instant mode may take, by what is known of its algorithm.
         default: place of the analytic default.
         group: what is left out together; the network, or the kind of machine.
+        judged: whether the figures are of it too; else it only teaches.
     """
 
     group: str
@@ -56,6 +57,7 @@ class TaskSamples:
     offered: NDArray[np.bool_]
     accurate: NDArray[np.bool_]
     default: int
+    judged: bool = True
 
     @property
     def verified(self) -> NDArray[np.bool_]:
@@ -134,14 +136,12 @@ def held_out(
     options: XGBoostOptions | None = None,
     columns: Sequence[int] | None = None,
     taught: Sequence[TaskSamples] | None = None,
-    unjudged: Collection[str] = (),
 ) -> Gates | None:
     """The figures of trees that see `columns` of the features (None: all); None with fewer than two groups.
 
     taught: what the trees learn from, where that is not the samples that they are judged by.
-    unjudged: groups from which all trees learn.
     """
-    groups = sorted({task.group for task in tasks} - set(unjudged))
+    groups = sorted({task.group for task in tasks if task.judged})
     if len(groups) < 2:
         return None
     seen = list(range(len(NAMES)) if columns is None else columns)
@@ -151,7 +151,7 @@ def held_out(
         others = [(t.features[:, seen], t.throughput) for t in taught or tasks if t.group != group]
         booster = train(others, options or POOLED, base=base)
         if booster is not None:
-            for task in (t for t in tasks if t.group == group):
+            for task in (t for t in tasks if t.judged and t.group == group):
                 rows = task.features[:, seen]
                 judged.append(_Judged(task, scores(booster, rows), merit_of(rows, base)))
     by_task, margin = _by_task(judged)
