@@ -18,32 +18,41 @@ _COLUMNS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A linear map over the innermost dimension of a constant, computed in float64 before the first run.
+    """A linear map over the innermost dimensions of a constant, computed in float64 before the first run.
 
-    result[..., k] = sum_j matrix[k][j] * source[..., j], the source taken in the given shape.
+    result[..., k] = sum_j matrix[k][j] * source[..., j], the source taken in the given shape and order.
 
     Attributes:
         dtype: element type of the result; None for the source's own.
+        order: in which the dimensions of the shape are taken; empty: as they are.
+        combined: so many of the last are one, `j`.
     """
 
     shape: tuple[int, ...]
     matrix: tuple[tuple[float, ...], ...]
     dtype: DType | None = None
+    order: tuple[int, ...] = ()
+    combined: int = 1
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """The transformed array."""
-        return self.rows(array.reshape(self.shape))
+        return self.rows(self.view(array))
+
+    def view(self, array: np.ndarray) -> np.ndarray:
+        """The array in the shape and the order that the map takes it in."""
+        shaped = array.reshape(self.shape)
+        return shaped.transpose(self.order) if self.order else shaped
 
     def rows(self, part: np.ndarray) -> np.ndarray:
         """What becomes of some of the array's elements along its first dimension."""
-        columns = part.reshape(-1, part.shape[-1])
         matrix = np.array(self.matrix, np.float64)
+        columns = part.reshape(-1, matrix.shape[1])
         # Each row of the matrix gives a block of memory: packed arrays mostly have these blocks one after the other.
         found = np.empty((len(matrix), len(columns)), part.dtype if self.dtype is None else self.dtype.numpy)
         for start in range(0, len(columns), _COLUMNS):  # what is computed in float64 stays in the caches
             block = columns[start : start + _COLUMNS].astype(np.float64)
             found[:, start : start + len(block)] = matrix @ block.T
-        return np.moveaxis(found.reshape(-1, *part.shape[:-1]), 0, -1)
+        return np.moveaxis(found.reshape(-1, *part.shape[: -self.combined]), 0, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,7 @@ class Packing:
             part = array[tuple(slice(first, None) for first in self.start)]
             packed[...] = _moved(part, self.shape, self.coefficients)
             return
-        source = array.reshape(self.transform.shape)
+        source = self.transform.view(array)
         along = max(range(len(self.shape)), key=lambda dim: self.coefficients[dim][0])
         step = self.coefficients[along][0]
         if not step:

@@ -142,6 +142,8 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         if transform is None
         else [list(transform.shape), [list(r) for r in transform.matrix]],
         "transformed": None if transform is None or transform.dtype is None else transform.dtype.value,
+        "order": [] if transform is None else list(transform.order),
+        "combined": 1 if transform is None else transform.combined,
         "dtype": None if packing.dtype is None else packing.dtype.value,
         "start": list(packing.start),
     }
@@ -153,7 +155,8 @@ def _packing_from_json(data: Any) -> Packing:
         shape, matrix = data["transform"]
         rows = tuple(tuple(float(v) for v in row) for row in matrix)
         kind = data.get("transformed")
-        transform = Transform(tuple(shape), rows, None if kind is None else DType(kind))
+        order, combined = tuple(int(d) for d in data.get("order", ())), int(data.get("combined", 1))
+        transform = Transform(tuple(shape), rows, None if kind is None else DType(kind), order, combined)
     coefficients = tuple(tuple(row) for row in data["coefficients"])
     dtype = None if data.get("dtype") is None else DType(data["dtype"])
     start = tuple(int(first) for first in data.get("start", ()))

@@ -12,6 +12,7 @@ from compiler.schedule.panels import panels
 from compiler.schedule.separated import separated
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
+from compiler.schedule.strassen import strassen
 from compiler.schedule.winograd import winograd
 from compiler.workload.ir import Workload
 
@@ -26,6 +27,7 @@ def _direct(workload: Workload, parameters: tuple[int, ...]) -> Workload:
 REWRITES: Mapping[str, Rewrite] = {
     "direct": _direct,
     "winograd": winograd,
+    "strassen": strassen,
     "copied_data": copied_data,
     "panels": panels,
     "apart": apart,

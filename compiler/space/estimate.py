@@ -36,10 +36,10 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
     rate = NEAR if target.memory_keeps_up or between <= target.l2_bytes // 2 else STREAMED
-    return arithmetic + 2 * between * rate + _fetched(constants, arithmetic, target)
+    return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
 
 
-def _fetched(constants: int, arithmetic: float, target: Target) -> float:
+def fetched(constants: int, arithmetic: float, target: Target) -> float:
     """Cycles that constants take besides the arithmetic."""
     if not target.memory_keeps_up:
         return constants * FAR

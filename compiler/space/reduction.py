@@ -21,13 +21,14 @@ from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phas
 from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
+from compiler.space.strassen_phases import StrassenPhases, can_cut
 from compiler.space.structure import gathers
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
 DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
-SEPARATED, INNER = "separated", "inner"
+SEPARATED, INNER, STRASSEN = "separated", "inner", "strassen"
 DOWN = "down"
 """The direct form, in tiles of windows that are below each other."""
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
@@ -147,18 +148,19 @@ def _fewer_multiplications(
 
     Sizes that are symbols are at their nominal values here.
     """
-    costs = {
-        name: algorithm_cycles(phases.workload, phases.stored, target)
+    fewer = {
+        name: phases
         for name, plan in plans.items()
-        if isinstance(phases := plan.phases, WinogradPhases) and phases.error <= TASK_ERROR_BUDGET
+        if isinstance(phases := plan.phases, WinogradPhases | StrassenPhases)
+        and phases.error <= TASK_ERROR_BUDGET
     }
-    # Plans are in the order of TILES.
+    costs = {name: phases.cycles(target) for name, phases in fewer.items()}
+    # Plans are in the order of their errors.
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
     best = next(near, None)
-    if best is None or costs[best] > CLEARLY * algorithm_cycles(workload, frozenset(), target):
+    if best is None or costs[best] > fewer[best].clearly * algorithm_cycles(workload, frozenset(), target):
         return None
-    phases = plans[best].phases
-    return (best, phases.error) if isinstance(phases, WinogradPhases) else None
+    return best, fewer[best].error
 
 
 def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[str, _Plan]]:
@@ -234,6 +236,8 @@ def _phases(
         yield PADDED, padded_phases(workload, target, threads)
     for m in winograd_tiles(workload):
         yield f"winograd{m}", WinogradPhases(workload, m, target)
+    if can_cut(workload, target):
+        yield STRASSEN, StrassenPhases(workload, target)
     vector, lanes = tile.axes.vector, tile.axes.lanes
     if lanes > 1 and find_panels(workload, tile.anchor, vector.name) is not None:
         yield PANELS, panel_phases(workload, vector.name, lanes, target, threads)

@@ -20,6 +20,7 @@ from compiler.schedule.padded import find_padding, padded
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.schedule.winograd import find_convolution, winograd
 from compiler.space.dot_phases import copy_steps, instructions
+from compiler.space.estimate import algorithm_cycles
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
@@ -87,6 +88,9 @@ def _possible(workload: Workload, m: int) -> bool:
 class WinogradPhases:
     """The rewritten Workload, and the Steps of its first and last phase."""
 
+    clearly = 0.9
+    """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
+
     def __init__(self, workload: Workload, m: int, target: Target) -> None:
         """Rewrite the Workload with tiles of m x m outputs."""
         source = _source(workload, m)
@@ -119,6 +123,10 @@ class WinogradPhases:
     def error(self) -> float:
         """Rounding error relative to the largest output, which random data hardly ever exceed."""
         return ROUNDING * growth(cook_toom(self._m, TAPS)) ** 2 * sqrt(self._found.channel.size)
+
+    def cycles(self, target: Target) -> float:
+        """What it takes, nearly (compiler/space/estimate.py)."""
+        return algorithm_cycles(self.workload, self.stored, target)
 
     @property
     def has_room(self) -> bool:

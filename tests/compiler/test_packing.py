@@ -14,7 +14,9 @@ from compiler.packing import Packing, Transform
 def by_definition(packing: Packing, array: np.ndarray) -> np.ndarray:
     """packed[i] = source[start + sum_k coefficients[k] * i[k]], and 0 outside; the source transformed in float64."""
     if packing.transform is not None:
-        source = array.reshape(packing.transform.shape).astype(np.float64)
+        whole = array.reshape(packing.transform.shape).astype(np.float64)
+        whole = whole.transpose(packing.transform.order or range(whole.ndim))
+        source = whole.reshape(*whole.shape[: -packing.transform.combined], -1)
         array = (source @ np.array(packing.transform.matrix).T).astype(array.dtype)
     packed = np.zeros(packing.shape, array.dtype)
     for at in product(*map(range, packing.shape)):
@@ -46,6 +48,19 @@ def test_blocks_of_rows_and_columns(data: st.DataObject) -> None:
     assert packed.dtype == np.float32
     assert packed.flags.c_contiguous
     np.testing.assert_array_equal(packed, by_definition(packing, array))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_blocks_of_a_matrix_are_combined(data: st.DataObject) -> None:
+    """As Strassen's algorithm combines those of a constant."""
+    high, wide = (data.draw(st.integers(1, 5)) for _ in range(2))
+    order = data.draw(st.sampled_from([(1, 3, 0, 2), (1, 3, 2, 0)]))
+    matrix = tuple(tuple(float(3 * j + k) for k in range(4)) for j in range(3))
+    transform = Transform((2, high, 2, wide), matrix, order=order, combined=2)
+    packing = Packing("w", (3, wide, high), ((0, 0, 1), (0, 1, 0), (1, 0, 0)), transform)
+    array = np.arange(4 * high * wide, dtype=np.float32).reshape(2 * high, 2 * wide)
+    np.testing.assert_array_equal(packing.apply(array), by_definition(packing, array))
 
 
 def test_a_dimension_that_nothing_moves_along() -> None:
