@@ -20,6 +20,12 @@ def matmul(m: int, k: int, n: int) -> onnx.ModelProto:
     )
 
 
+def sample_matmul(m: int, k: int, n: int) -> onnx.ModelProto:
+    """One sample, [1, m, k] x [k, n], the second a constant: its rows belong together."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["s"]), _RELU]
+    return build(nodes, {"x": (1, m, k)}, {"w": (k, n), "b": (n,)})
+
+
 def batch_matmul(batch: int, m: int, k: int, n: int) -> onnx.ModelProto:
     """A batch of products of which both operands are inputs."""
     node = helper.make_node("MatMul", ["x", "z"], ["y"])

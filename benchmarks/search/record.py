@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.search.live import LiveSearch
 from benchmarks.search.pools import PoolFile, has_samples, samples, slower
+from compiler.errors import InputError
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
 from compiler.space.space import Assignment
@@ -41,6 +42,8 @@ MOST_OPERATIONS = 500_000_000
 """Larger Tasks take so long that hardly a run is left alone on a machine with neighbours."""
 OPTIONS = MeasureOptions(samples=16, sample_ms=0.4, stop_early=False)
 """Many short samples: what disturbs a core lasts for milliseconds, and longer than a round of short ones."""
+FAILURES = 5
+"""Batches in a row whose default fails: no mere disturbance."""
 LEAST_SPACE = 16
 """Smaller spaces leave nothing to choose."""
 
@@ -154,7 +157,7 @@ class _Recording:
         self._sampled = self._ended = False
         self._search: LiveSearch | None = None
         self._again: deque[Assignment] = deque()
-        self._round = 1
+        self._round, self._failures = 1, 0
         self._new = len(file.rows)
         self.asked = sum(max(1, len(row.times)) for row in file.rows)
 
@@ -215,12 +218,20 @@ class _Recording:
         return _Flight(self, bench.submit(self.file.task, candidates), searched)
 
     def land(self, flight: _Flight) -> None:
-        """Append a batch's results; nothing where the default, beside which they were timed, has none."""
+        """Append a batch's results; nothing where the default, beside which they were timed, has none.
+
+        Raises InputError where that happens again and again: the pool would never be full.
+        """
         found = zip(flight.batch.candidates, flight.batch.results(), strict=True)
         timed = [(candidate.assignment or (), result) for candidate, result in found]
         default = timed[0][1]
         if not isinstance(default, Measured):
+            self._failures += 1
+            if self._failures == FAILURES:
+                msg = f"the default of {self.file.path.name} failed {FAILURES} times in a row ({default.message})"
+                raise InputError(msg)
             return
+        self._failures = 0
         known = next((len(row.times) for row in self.file.rows if row.assignment == self._default), 0)
         # As often as any other candidate.
         seldom = known < min(self._round, self._visits)

@@ -15,7 +15,14 @@ from pathlib import Path
 import onnx
 
 from benchmarks.blocks.others import recurrent
-from benchmarks.kernel_models import batch_matmul, convolution, inverted_residual, masked_attention, matmul
+from benchmarks.kernel_models import (
+    batch_matmul,
+    convolution,
+    inverted_residual,
+    masked_attention,
+    matmul,
+    sample_matmul,
+)
 
 _BLOCKS = (
     (16, 88, 96, 3, 2), (16, 72, 88, 3, 1), (24, 112, 80, 3, 2), (24, 128, 60, 3, 1), (32, 160, 72, 3, 2),
@@ -92,6 +99,11 @@ _PRODUCTS = (
     (4, 1152, 640),
 )
 """Extents m, k, n."""
+_SAMPLES = (
+    (50, 512, 512), (100, 640, 1280), (180, 640, 640), (72, 640, 2560), (112, 384, 1536), (256, 512, 512),
+    (400, 320, 320), (1200, 320, 320), (1400, 256, 1024), (80, 896, 1792), (320, 768, 512), (196, 320, 1280),
+)  # fmt: skip
+"""The same of one sample, whose rows are its own: some algorithms are for these alone."""
 _RECURRENT = (
     ("LSTM", 96, 192), ("LSTM", 160, 320), ("LSTM", 64, 384), ("LSTM", 40, 128), ("LSTM", 320, 224), ("LSTM", 512, 288),
     ("GRU", 80, 320), ("GRU", 128, 192), ("GRU", 48, 416), ("LSTM", 200, 480),
@@ -124,6 +136,8 @@ def layers() -> dict[str, onnx.ModelProto]:
         )
     for m, k, n in _PRODUCTS:
         found[f"matmul_{m}_{k}_{n}"] = matmul(m, k, n)
+    for m, k, n in _SAMPLES:
+        found[f"sample_{m}_{k}_{n}"] = sample_matmul(m, k, n)
     for kind, inputs, hidden in _RECURRENT:
         found[f"{kind.lower()}_{inputs}_{hidden}"] = recurrent(kind, inputs, hidden, _STEPS)
     for batch, m, k, n in _BATCHES:

@@ -473,6 +473,16 @@ def test_a_default_that_fails_in_a_comparison_is_said(tmp_path: Path) -> None:
         settle([PoolFile(path)], 60.0, bench)
 
 
+def test_a_default_that_always_fails_ends_the_recording(tmp_path: Path) -> None:
+    PoolFile.create(tmp_path, "net", POOLS[0].task)
+    (path,) = tmp_path.iterdir()
+    with (
+        closing(bench_of(lambda _, __: MeasureFailed(FailureKind.CRASH, "broken"))) as bench,
+        pytest.raises(InputError, match=r"the default of net-.* failed 5 times in a row \(broken\)"),
+    ):
+        record([PoolFile(path)], 5 * BATCH, 60.0, bench)
+
+
 def test_a_pool_without_its_default_is_left_alone(tmp_path: Path) -> None:
     PoolFile.create(tmp_path, "net", POOLS[0].task)
     with closing(bench_of(quiet)) as bench:
