@@ -39,7 +39,7 @@ from benchmarks.search.record import LEAST_SPACE, OPTIONS, prepare, record
 from benchmarks.search.settle import settle
 from compiler.errors import InputError
 from compiler.target import native_target
-from tuner.cost_model.gates import TaskSamples, held_out
+from tuner.cost_model.gates import TaskSamples, held_out, left_out
 from tuner.cost_model.relative import NAMES
 from tuner.cost_model.shipped import SHIPPED
 from tuner.cost_model.stored import StoredModel, load_model, promoted, save_model
@@ -120,9 +120,10 @@ def _counted(counts: Counter[str], what: str, clock: PhaseClock) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     pools, tasks = _samples(options)
-    curves = replay_all(pools, tasks, options.seeds, options.trials) if options.seeds else {}
+    trees = left_out(tasks)
+    gates = held_out(tasks, trees=trees)
+    curves = replay_all(pools, tasks, options.seeds, options.trials, trees) if options.seeds else {}
     without = ablation(tasks) if options.ablation else {}
-    gates = held_out(tasks)
     found = Findings(pools, gates, leave_machine_out(pools, tasks), without, curves, options.seeds)
     print(found.text())
     if options.json:

@@ -18,11 +18,10 @@ from benchmarks.search.replay import BATCH, Replay, candidates, replay
 from benchmarks.search.settle import unsettled
 from compiler.schedule.steps import Algorithm
 from compiler.space.space import Assignment
-from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differences, held_out
+from tuner.cost_model.gates import BARS, GAP, SLOWER, Gates, TaskSamples, differences, held_out, left_out
 from tuner.cost_model.metrics import relative_throughput
 from tuner.cost_model.relative import NAMES, RelativeFeatures
 from tuner.cost_model.stored import ErrorKey, Seen, machine_of
-from tuner.cost_model.trees import POOLED, base_of, train
 from tuner.interval import RESAMPLES, Interval
 from tuner.loading import default_space
 from tuner.measure import FailureKind
@@ -138,14 +137,20 @@ def ablation(tasks: Sequence[TaskSamples]) -> dict[str, Gates]:
     return found
 
 
-def replay_all(pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int) -> Curves:
+def replay_all(
+    pools: Sequence[Pool],
+    tasks: Sequence[TaskSamples],
+    seeds: int,
+    trials: int,
+    trees: Mapping[str, xgb.Booster | None],
+) -> Curves:
     """Curves of what is judged, by strategy; shape (n_judged * seeds, trials), the seeds of a pool together.
 
     `evolutionary` begins with nothing at all, `cold` with trees of the other networks, as a model ships with the
-    package, and `warm` with the best candidates of their Tasks too, as a log has them.
+    package, and `warm` with the best candidates of their Tasks too, as a log has them. `trees`: of the other networks.
     """
     curves: dict[str, list[Array]] = {"random": [], "evolutionary": [], "cold": [], "warm": []}
-    trees, near = _trees(tasks), _near(pools)
+    near = _near(pools)
     for pool, task in judged(pools, tasks):
         for seed in range(seeds):
             for strategy in ("random", "evolutionary"):
@@ -160,22 +165,12 @@ def warm_replays(
     pools: Sequence[Pool], tasks: Sequence[TaskSamples], seeds: int, trials: int
 ) -> Iterator[list[Replay]]:
     """Of every pool that is judged, a search per seed that knows what a log has of the other networks."""
-    trees, near = _trees(tasks), _near(pools)
+    trees, near = left_out(tasks), _near(pools)
     for pool, task in judged(pools, tasks):
         yield [
             replay(pool, task.features, "evolutionary", s, trials, trees[pool.network], near[pool.key])
             for s in range(seeds)
         ]
-
-
-def _trees(tasks: Sequence[TaskSamples]) -> Mapping[str, xgb.Booster | None]:
-    """Of all networks but one, by its name."""
-    return {
-        network: train(
-            [(t.features, t.throughput) for t in tasks if t.group != network], POOLED, base=base_of(NAMES)
-        )
-        for network in {t.group for t in tasks if t.judged}
-    }
 
 
 def _near(pools: Sequence[Pool]) -> Mapping[str, list[Assignment]]:

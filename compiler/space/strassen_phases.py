@@ -42,7 +42,7 @@ def can_cut(workload: Workload, target: Target) -> bool:
 class StrassenPhases:
     """The rewritten Workload, and the Steps of its first and last phase."""
 
-    clearly = 0.96
+    clearly = 0.98
     """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
 
     def __init__(self, workload: Workload, target: Target) -> None:

@@ -165,10 +165,12 @@ def test_a_kind_of_machine_is_left_out_where_there_are_two() -> None:
 
 
 def test_what_was_learned_elsewhere_helps_from_the_first_trials_on() -> None:
-    curves = lab.replay_all(POOLS, SAMPLES, 3, 24)
+    trees = lab.left_out(SAMPLES)
+    curves = lab.replay_all(POOLS, SAMPLES, 3, 24, trees)
     assert {name: runs.shape for name, runs in curves.items()} == dict.fromkeys(curves, (9, 24))
     assert curves["warm"][:, 7].mean() > curves["random"][:, 7].mean()
-    gates = lab.held_out(SAMPLES)
+    gates = lab.held_out(SAMPLES, trees=trees)
+    assert gates == lab.held_out(SAMPLES)
     found = lab.Findings(POOLS, gates, None, {"tile": gates} if gates else {}, curves, 3)
     assert "3 pools of 2 networks, 120 rows" in found.text()
     assert "a kind of machine at a time: nothing" in found.text()

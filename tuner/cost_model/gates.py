@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import xgboost as xgb
 from numpy.typing import NDArray
 
 from tuner.cost_model.metrics import pairwise_accuracy, peak_at
@@ -136,20 +137,20 @@ def held_out(
     options: XGBoostOptions | None = None,
     columns: Sequence[int] | None = None,
     taught: Sequence[TaskSamples] | None = None,
+    trees: Mapping[str, xgb.Booster | None] | None = None,
 ) -> Gates | None:
     """The figures of trees that see `columns` of the features (None: all); None with fewer than two groups.
 
     taught: what the trees learn from, where that is not the samples that they are judged by.
+    trees: as `left_out` gives them, of all features, where they are there already.
     """
-    groups = sorted({task.group for task in tasks if task.judged})
-    if len(groups) < 2:
+    found = left_out(tasks, options, columns, taught) if trees is None else trees
+    if len(found) < 2:
         return None
-    seen = list(range(len(NAMES)) if columns is None else columns)
+    seen = _columns(columns)
     base = base_of([NAMES[column] for column in seen])
     judged: list[_Judged] = []
-    for group in groups:
-        others = [(t.features[:, seen], t.throughput) for t in taught or tasks if t.group != group]
-        booster = train(others, options or POOLED, base=base)
+    for group, booster in found.items():
         if booster is not None:
             for task in (t for t in tasks if t.judged and t.group == group):
                 rows = task.features[:, seen]
@@ -163,12 +164,35 @@ def held_out(
     return Gates(
         tasks=len(tasks),
         samples=sum(len(task.throughput) for task in tasks),
-        groups=len(groups),
+        groups=len(found),
         worse=float(np.mean([ratio < 1 / (1 + SLOWER) for ratio in ratios])) if ratios else 0.0,
         margin=margin,
         by_task=by_task,
         **figures,
     )
+
+
+def left_out(
+    tasks: Sequence[TaskSamples],
+    options: XGBoostOptions | None = None,
+    columns: Sequence[int] | None = None,
+    taught: Sequence[TaskSamples] | None = None,
+) -> dict[str, xgb.Booster | None]:
+    """Trees by the group whose samples they have not seen, of all that are judged; the arguments are `held_out`'s."""
+    seen = _columns(columns)
+    base = base_of([NAMES[column] for column in seen])
+    return {
+        group: train(
+            [(t.features[:, seen], t.throughput) for t in taught or tasks if t.group != group],
+            options or POOLED,
+            base=base,
+        )
+        for group in sorted({task.group for task in tasks if task.judged})
+    }
+
+
+def _columns(columns: Sequence[int] | None) -> list[int]:
+    return list(range(len(NAMES)) if columns is None else columns)
 
 
 def differences(new: Gates, kept: Mapping[str, Mapping[str, float]], name: str) -> Interval | None:
