@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from compiler.runtime.aligned import FreshOutput, aligned, aligned_empty, data_pointer
+from compiler.runtime.aligned import HUGE_PAGE_BYTES, FreshOutput, aligned, aligned_empty, data_pointer
 
 LINE_BYTES = 64
 
@@ -39,3 +42,27 @@ def test_what_is_aligned_is_not_copied() -> None:
     copy = aligned(array[:, 1:])
     assert data_pointer(copy) % LINE_BYTES == 0
     np.testing.assert_array_equal(copy, array[:, 1:])
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="a system without huge pages")
+def test_large_arrays_are_in_huge_pages() -> None:
+    array = aligned_empty((3, HUGE_PAGE_BYTES // 4), np.dtype(np.float32))
+    address = data_pointer(array)
+    assert address % HUGE_PAGE_BYTES == 0
+    array[...] = 1
+    assert array.sum() == array.size
+    flags = [_flags_at(a) for a in (address, address + array.nbytes - 1)]
+    assert all("hg" in found for found in flags), "advised to be in huge pages"
+
+
+def _flags_at(address: int) -> list[str]:
+    """VmFlags of the mapping that holds an address (proc(5), smaps)."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first = line.split()[0]
+        if "-" in first and not first.endswith(":"):
+            low, high = (int(part, 16) for part in first.split("-"))
+            inside = low <= address < high
+        elif inside and first == "VmFlags:":
+            return line.split()[1:]
+    return []
