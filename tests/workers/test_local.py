@@ -308,14 +308,17 @@ def test_killed_build_processes_are_replaced(builder: LocalBuilder) -> None:
     before = children()
     task = matrix_product()
     assert all(isinstance(b, Built) for b in builder.build([default_candidate(task)] * 2))
-    for pid in children() - before:
+    killed = children() - before
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
 
-    lost = builder.build([default_candidate(task)] * 2)
-    after = builder.build([default_candidate(task)] * 2)
+    # Whether a process is gone shows when it is given work, and a free one may take all of a batch.
+    batches = [builder.build([default_candidate(task)] * 2) for _ in range(2 + len(killed))]
 
-    assert all(isinstance(b, Built) or b.kind is FailureKind.BUILD for b in lost)
-    assert all(isinstance(b, Built) for b in after)
+    lost = [b for batch in batches for b in batch if not isinstance(b, Built)]
+    assert len(lost) <= len(killed)
+    assert all(b.kind is FailureKind.BUILD for b in lost)
+    assert all(isinstance(b, Built) for b in batches[-1])
 
 
 def test_a_machine_of_another_kind_is_an_error(runner: LocalRunner) -> None:
