@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
-from compiler.loop.ir import LoopKind
-from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
+from compiler.schedule.steps import Algorithm, ComputeAt, Reorder, Split, Step
 from compiler.schedule.strassen import HALVES, find_product, growth, strassen
 from compiler.space.default_order import NEAR
 from compiler.space.estimate import STREAMED, fetched
@@ -17,14 +16,14 @@ from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
 from compiler.space.structure import tile_axes
-from compiler.space.winograd_phases import ROUNDING
+from compiler.space.winograd_phases import ROUNDING, bind
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
 LEAST_ROWS, LEAST_SUM, LEAST_VECTORS = 24, 64, 2
 """Rows, products of a sum and vectors of columns that a block has at least: below, the sums around the products
 outweigh them."""
-NEAR_BYTES = 3
+NEAR_CACHES = 3
 """Second caches that what is summed fills at most where it is near."""
 
 
@@ -71,7 +70,7 @@ class StrassenPhases:
         between = sum(t.size_bytes for t in self.workload.temporaries if t.name in stored)
         rows = self._found.row.size * prod(a.size for a in self._found.batch)
         ends = rows * (self._found.summed.size + self._found.column.size) * stage.dtype.size_bytes
-        near = target.memory_keeps_up and between <= NEAR_BYTES * target.l2_bytes
+        near = target.memory_keeps_up and between <= NEAR_CACHES * target.l2_bytes
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
         moved = (between + ends) * (NEAR if near else STREAMED)
         return products + moved + fetched(constants, products, target)
@@ -96,8 +95,8 @@ class StrassenPhases:
             Reorder("blocks", (*outer, "e", f"{summed}.i")),
             ComputeAt("blocks_sum", "blocks", f"{summed}.o"),
             Reorder("blocks_sum", (*batch, row, "q0", "q1", "e", summed)),
-            *_bind("blocks_sum", unrolled=("q0", "q1", "e"), vector=summed),
-            *_bind("blocks", unrolled=("e",), vector=f"{summed}.i"),
+            *bind("blocks_sum", unrolled=("q0", "q1", "e"), vector=summed),
+            *bind("blocks", unrolled=("e",), vector=f"{summed}.i"),
             *share("blocks", outer[:-1]),
         ]
 
@@ -116,12 +115,7 @@ class StrassenPhases:
             Reorder(store.name, (*outer, *inner, lane)),
             ComputeAt("outputs", store.name, outer[-1]),
             Reorder("outputs", (*batch, row, "e", "p0", "p1", column)),
-            *_bind("outputs", unrolled=("e", "p0", "p1"), vector=column),
-            *_bind(store.name, unrolled=inner, vector=lane),
+            *bind("outputs", unrolled=("e", "p0", "p1"), vector=column),
+            *bind(store.name, unrolled=inner, vector=lane),
             *share(store.name, outer[:-1]),
         ]
-
-
-def _bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:
-    steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
-    return [*steps, Bind(stage, vector, LoopKind.VECTOR)]

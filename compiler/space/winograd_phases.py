@@ -170,10 +170,10 @@ class WinogradPhases:
             ComputeAt("tiles_sum", "tiles", "e0"),
             ComputeAt("tiles_rows", "tiles", "e0"),
             Reorder("tiles_rows", ("e0", *batch, "t0", "t1", "j0", "j1", channel)),
-            *_bind("tiles_rows", unrolled=("j0", "j1"), vector=channel),
+            *bind("tiles_rows", unrolled=("j0", "j1"), vector=channel),
             Reorder("tiles_sum", ("e0", *batch, "t0", "t1", "j1", "e1", channel)),
-            *_bind("tiles_sum", unrolled=("j1", "e1"), vector=channel),
-            *_bind("tiles", unrolled=("e0", "e1"), vector=f"{channel}.i"),
+            *bind("tiles_sum", unrolled=("j1", "e1"), vector=channel),
+            *bind("tiles", unrolled=("e0", "e1"), vector=f"{channel}.i"),
             *share("tiles", outer[:-1]),
         ]
 
@@ -199,13 +199,14 @@ class WinogradPhases:
             Reorder("outputs", (*batch, "t0", "t1", "i0", "e1", "i1", maps)),
             ComputeAt("outputs_rows", "outputs", "i0"),
             Reorder("outputs_rows", (*batch, "t0", "t1", "i0", "e0", "e1", maps)),
-            *_bind("outputs_rows", unrolled=("e0", "e1"), vector=maps),
-            *_bind("outputs", unrolled=("i0", "e1", "i1"), vector=maps),
-            *_bind(store.name, unrolled=whole, vector=f"{maps}.i"),
+            *bind("outputs_rows", unrolled=("e0", "e1"), vector=maps),
+            *bind("outputs", unrolled=("i0", "e1", "i1"), vector=maps),
+            *bind(store.name, unrolled=whole, vector=f"{maps}.i"),
             *share(store.name, outer[:-1]),
         ]
 
 
-def _bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:
+def bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:
+    """Kinds of the loops of a phase that keeps its sums in vector registers."""
     steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
     return [*steps, Bind(stage, vector, LoopKind.VECTOR)]
