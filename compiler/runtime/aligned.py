@@ -44,8 +44,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _mapped(size: int, advice: int) -> Array:
-    """A mapping of its own; what is never touched of it, takes no memory."""
-    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    """A mapping of its own; what is never touched of it, takes no memory. Raises MemoryError, as NumPy does."""
+    try:
+        mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        msg = f"cannot allocate {size} bytes"
+        raise MemoryError(msg) from error
     with suppress(OSError):  # A kernel without huge pages.
         mapping.madvise(advice)
     return np.frombuffer(mapping, _BYTE)

@@ -55,6 +55,11 @@ def test_large_arrays_are_in_huge_pages() -> None:
     assert all("hg" in found for found in flags), "advised to be in huge pages"
 
 
+def test_an_array_that_finds_no_room_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        aligned_empty((1 << 60,), np.dtype(np.uint8))
+
+
 def _flags_at(address: int) -> list[str]:
     """VmFlags of the mapping that holds an address (proc(5), smaps)."""
     inside = False
