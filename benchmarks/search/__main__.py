@@ -93,8 +93,10 @@ def _record(options: argparse.Namespace) -> None:
 def _settle(options: argparse.Namespace) -> None:
     clock = PhaseClock(time.monotonic)
     wanted = proposed(*_samples(options)) if options.proposed else {}
-    with _bench(options.threads, clock) as bench:
-        _counted(settle(_pool_files(options), 60 * options.minutes, bench, wanted), "rows compared", clock)
+    compared = settle(
+        _pool_files(options), 60 * options.minutes, lambda: _bench(options.threads, clock), wanted
+    )
+    _counted(compared, "rows compared", clock)
 
 
 @contextmanager

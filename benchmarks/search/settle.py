@@ -3,15 +3,17 @@
 The front of a pool is timed in turns with the default, in one process within the same seconds, so that what slows one
 slows all; only the ratios to the default count (tuner.pairs). Whoever was lucky falls back and the next comes forward,
 until all of the front have been compared often enough: what a comparison says depends on what else the machine does in
-that second. What a search would try first is compared as well, since its share of the
-best is what the report says.
+that second. It depends on its process too: for some kernels that read constants from memory, a core is in one of two
+states for all that a process times, 20 % apart, and other kernels do not feel which. So each comparison has processes
+of its own. What a search would try first is compared as well, since its share of the best is what the report says.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 
 from benchmarks.search.pools import PoolFile, Row, key_of, slower
 from compiler.errors import InputError
@@ -29,20 +31,22 @@ PROPOSED = 8
 def settle(
     files: Sequence[PoolFile],
     seconds: float,
-    bench: Workbench,
+    open_bench: Callable[[], AbstractContextManager[Workbench]],
     proposed: Mapping[str, Set[Assignment]] | None = None,
 ) -> Counter[str]:
     """Compare the fronts of pools for so many seconds; how many rows of each have been compared then.
 
     A pool of which the default has no time is left alone. Raises InputError where a default fails in a comparison.
 
+    open_bench: gives each comparison processes that have timed nothing before.
     proposed: others that are compared PROPOSED times, by the key of the Task.
     """
     end = time.monotonic() + seconds
     for file in files:
         others = (proposed or {}).get(key_of(file.task), frozenset())
         while time.monotonic() < end and (open_ones := unsettled(file.rows, file.beside, others)):
-            _compare(file, open_ones, bench)
+            with open_bench() as bench:
+                _compare(file, open_ones, bench)
     return Counter({file.path.name: sum(len(row.ratios) > 1 for row in file.rows) for file in files})
 
 

@@ -7,8 +7,8 @@ import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -402,8 +402,8 @@ def test_who_was_lucky_once_is_compared_until_that_shows(tmp_path: Path) -> None
         record([PoolFile(path)], 60, 60.0, bench)
         assert times_of(path)[lucky.digest] == min(times_of(path).values())
         assert "the best of 1 pools may have been lucky: run settle" in lab._about(load_pools(tmp_path))
-        counts = settle([PoolFile(path)], 60.0, bench)
-        assert settle([PoolFile(path)], 60.0, bench) == counts
+        counts = settle([PoolFile(path)], 60.0, lambda: nullcontext(bench))
+        assert settle([PoolFile(path)], 60.0, lambda: nullcontext(bench)) == counts
     rows = {space.schedule(row.assignment).digest: row for row in PoolFile(path).rows}
     found = times_of(path)
     assert found[good.digest] == pytest.approx(0.9 * found[default.digest], rel=1e-3)
@@ -441,10 +441,18 @@ def test_what_a_search_would_try_first_is_compared_too(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     with closing(bench_of(quiet)) as bench:
         record([PoolFile(path)], 60, 60.0, bench)
-        settle([PoolFile(path)], 60.0, bench)
+        settle([PoolFile(path)], 60.0, lambda: nullcontext(bench))
         (pool,) = load_pools(tmp_path)
         other = next(row.assignment for row in pool.rows[1:] if len(row.ratios) == 1)
-        settle([PoolFile(path)], 60.0, bench, {pool.key: {other}})
+        opened = list[Workbench]()
+
+        @contextmanager
+        def open_bench() -> Iterator[Workbench]:
+            opened.append(bench)
+            yield bench
+
+        settle([PoolFile(path)], 60.0, open_bench, {pool.key: {other}})
+    assert len(opened) == PROPOSED - 1, "each comparison has processes of its own"
     compared = {row.assignment: len(row.ratios) for row in PoolFile(path).rows}
     assert compared[other] == PROPOSED < max(compared.values())
 
@@ -472,7 +480,7 @@ def test_a_default_that_fails_in_a_comparison_is_said(tmp_path: Path) -> None:
         closing(bench_of(lambda *_: MeasureFailed(FailureKind.CRASH, "broken"))) as bench,
         pytest.raises(InputError, match=r"the default of net-.* fails in a comparison \(broken\)"),
     ):
-        settle([PoolFile(path)], 60.0, bench)
+        settle([PoolFile(path)], 60.0, lambda: nullcontext(bench))
 
 
 def test_a_default_that_always_fails_ends_the_recording(tmp_path: Path) -> None:
@@ -488,7 +496,10 @@ def test_a_default_that_always_fails_ends_the_recording(tmp_path: Path) -> None:
 def test_a_pool_without_its_default_is_left_alone(tmp_path: Path) -> None:
     PoolFile.create(tmp_path, "net", POOLS[0].task)
     with closing(bench_of(quiet)) as bench:
-        assert settle([PoolFile(path) for path in tmp_path.iterdir()], 60.0, bench).total() == 0
+        assert (
+            settle([PoolFile(path) for path in tmp_path.iterdir()], 60.0, lambda: nullcontext(bench)).total()
+            == 0
+        )
 
 
 def test_training_writes_a_model_and_keeps_it_until_a_better_one_comes(
