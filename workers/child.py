@@ -43,7 +43,12 @@ def main(role: str, parent: int) -> None:
             request = frames.read(receive)
         except EOFError:
             return
-        serve(request, reply)
+        try:
+            serve(request, reply)
+        except Exception as error:
+            # Its last words: in the sandbox nothing can be written to a file, and standard error is one.
+            reply(Frame({"error": f"{type(error).__name__}: {error}"}))
+            raise
 
 
 def _handler(role: str) -> Serve:

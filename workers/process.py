@@ -32,6 +32,8 @@ _TICK_S = 0.02
 _END_S = 5.0
 _CHUNK = 1 << 20
 _NEARLY_ALL = 0.8
+_MOST_SAID = 500
+"""Characters of an error that are kept: a bad candidate may have made it."""
 _ENVIRONMENT = {
     "PATH": os.defpath,
     "LC_ALL": "C.UTF-8",
@@ -63,6 +65,7 @@ class Child:
         self._base = Usage(0, 0, 0)
         self._peak_vm = 0
         self._failure: MeasureFailed | None = None
+        self._last_words = ""
         # Who pauses is another thread than the one it works for; its number is another process's once it is reaped.
         self._ending = threading.Lock()
         self._paused_at: float | None = None
@@ -103,6 +106,11 @@ class Child:
         deadline = self._clock_s() + timeout_s
         try:
             frame = frames.read(lambda count: self._read(count, deadline))
+            if "error" in frame.header:
+                self._last_words = " ".join(str(frame.header["error"])[:_MOST_SAID].split())
+                frames.read(lambda count: self._read(count, deadline))
+                msg = "it spoke on after its last words"
+                raise frames.FrameError(msg)
         except _Ended as end:
             return self._fail(end.kind, timeout_s)
         except frames.FrameError as error:
@@ -234,8 +242,8 @@ class Child:
         return 0
 
     def _last_error(self) -> str:
-        if self._errors.closed:
-            return ""
+        if self._last_words or self._errors.closed:
+            return self._last_words
         self._errors.seek(0)
         lines = self._errors.read(_CHUNK).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""

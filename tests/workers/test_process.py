@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.workers.children import living
 from tuner.measure import FailureKind, MeasureFailed
 from workers.frames import Frame
 from workers.process import START_TIMEOUT_S, Child, classify
+from workers.sandbox import Limits
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MEMORY = 256 << 20
@@ -66,6 +68,17 @@ def test_a_child_that_something_else_kills_is_a_crash(child: Child) -> None:
 
 
 def test_an_exception_of_the_child_is_told(child: Child) -> None:
+    child.send(Frame({"limits": {"unknown": 1}}), 10.0)
+    failure = child.receive(10.0)
+    assert isinstance(failure, MeasureFailed)
+    assert failure.kind is FailureKind.CRASH
+    assert "TypeError" in failure.message
+    assert "unknown" in failure.message
+
+
+def test_an_exception_in_the_sandbox_is_told_though_nothing_can_be_written_there(child: Child) -> None:
+    child.send(Frame({"limits": asdict(Limits(MEMORY))}), 10.0)
+    assert isinstance(child.receive(10.0), Frame)
     child.send(Frame({"limits": {"unknown": 1}}), 10.0)
     failure = child.receive(10.0)
     assert isinstance(failure, MeasureFailed)
