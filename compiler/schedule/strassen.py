@@ -26,6 +26,7 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.packing import Transform
 from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, Pick, rewrite
+from compiler.schedule.spread import CROWDED, SETS, spread_rows
 from compiler.symbol import Axis, axis
 from compiler.target import LINE_BYTES
 from compiler.workload.ir import Operand, Stage, Workload
@@ -53,9 +54,6 @@ CONSTANT: Rows = (
 RESULT: Rows = ((1, 0, 0, 1, -1, 0, 1), (0, 0, 1, 0, 1, 0, 0), (0, 1, 0, 1, 0, 0, 0), (1, -1, 1, 0, 0, 1, 0))
 """Of the blocks 11, 12, 21, 22: what each product multiplies, and which products each block of the result adds."""
 HALVES = 2
-SETS, CROWDED = 64, 4
-"""Sets of a first cache, in which neighbouring lines take turns; and the largest factor that the lines from an entry
-to the next may have in common with them: with a larger one the places that are summed drive each other out."""
 
 
 def growth() -> float:
@@ -243,7 +241,7 @@ class _Rewriting:
         line = LINE_BYTES // self.dtype.size_bytes
         lines = -(-wide // line)
         lines += gcd(lines, SETS) > CROWDED
-        row += next(more for more in range(SETS) if gcd((row + more) * lines, SETS) <= CROWDED)
+        row = spread_rows(row, lines * LINE_BYTES)
         return Operand(f"{name}_buffer", tuple(Index.of(n) for n in (*lead, row, lines * line)), self.dtype)
 
     def _changed(self, weights: Operand) -> Operand:

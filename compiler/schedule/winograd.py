@@ -10,14 +10,17 @@
 
 There are (m + r - 1)^2 entries, and as many multiplications where the direct form needs m^2 r^2. A transform is applied
 along one dimension and then along the other, which takes about half the operations of both at once. The constant G k is
-computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image.
+computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image. Groups of channels
+are products beside each other.
 
 Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
@@ -25,6 +28,7 @@ from compiler.index import Index
 from compiler.packing import Transform
 from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Pick, rewrite
 from compiler.schedule.cook_toom import Matrix, kronecker
+from compiler.schedule.spread import spread_rows
 from compiler.schedule.winograd_types import WinogradTypes, float_types, whole_types
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
@@ -39,8 +43,8 @@ class Convolution:
         data, taps: the two loads of the product.
         rows: (spatial axis, window axis) of both window dimensions, in the order in which the taps store them.
         channel: the other reduction axis.
-        maps: the spatial axis that the taps are indexed by (output channels).
-        batch: spatial axes that are neither; only these may be symbolic.
+        maps: the spatial axis that moves the taps alone (output channels, of a group where there are several).
+        batch: spatial axes that are neither, groups among them; only these may be symbolic.
     """
 
     stage: Stage
@@ -92,28 +96,44 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
 
 
 def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolution | None:
-    names = [index.name for index in taps.indices if index.constant != 0]
-    if None in names or len(names) != 4 or len(set(names)) != 4:
+    indices = [index for index in taps.indices if index.constant != 0]
+    if len(indices) != 4:
         return None
+    lead, window = indices[:2], indices[2:]
     reduces = {a.name: a for a in stage.reduce_axes}
     spatial = {a.name: a for a in stage.axes}
-    first, second = (reduces.get(name or "") for name in names[2:])
-    lead = [name for name in names[:2] if name in reduces]
-    maps = [name for name in names[:2] if name in spatial]
-    if first is None or second is None or first.extent != second.extent or len(lead) != 1 or len(maps) != 1:
+    first, second = (reduces.get(str(index.name)) for index in window)
+    if (
+        first is None
+        or second is None
+        or first.extent != second.extent
+        or len(reduces) != 3
+        or first.size < 2
+    ):
         return None
-    rows = tuple(_row(data, spatial, window) for window in (first, second))
     used = {name for index in data.indices for name in index.names()}
-    if rows[0] is None or rows[1] is None or len(reduces) != 3 or maps[0] in used or first.size < 2:
+    moved = [name for index in lead for name in index.names()]
+    channels = [name for name in moved if name in reduces and name not in (first.name, second.name)]
+    maps = [name for name in moved if name in spatial and name not in used]
+    if len(channels) != 1 or len(maps) != 1 or not _steps_by_one(lead, maps[0]):
         return None
-    plain = any(index.name == lead[0] for index in data.indices)
+    rows = tuple(_row(data, spatial, axis_) for axis_ in (first, second))
+    if rows[0] is None or rows[1] is None:
+        return None
     batch = tuple(a for a in stage.axes if a.name not in (rows[0].name, rows[1].name, maps[0]))
-    if not plain or not all(any(i.name == a.name for i in data.indices) for a in batch):
+    plain = _steps_by_one(taps.indices, channels[0]) and _steps_by_one(data.indices, channels[0])
+    if not plain or not {a.name for a in batch} <= used or not all(i.is_affine() for i in data.indices):
         return None
     both = ((rows[0], first), (rows[1], second))
     if any(a.extent.constant is None for pair in both for a in pair):
         return None
-    return Convolution(stage, data, taps, both, reduces[str(lead[0])], spatial[str(maps[0])], batch)
+    return Convolution(stage, data, taps, both, reduces[channels[0]], spatial[maps[0]], batch)
+
+
+def _steps_by_one(indices: Sequence[Index], name: str) -> bool:
+    """Whether neighbours along an axis are neighbours in exactly one of the dimensions."""
+    found = [index for index in indices if name in index.names()]
+    return len(found) == 1 and found[0].is_affine() and found[0].coefficient(name) == 1
 
 
 def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> Axis | None:
@@ -159,9 +179,9 @@ class _Rewriting:
         temporaries = (
             self._buffer("tiles_rows", self.types.tiles, *row_axes),
             self._buffer("tiles_sum", self.types.tiles, *data_axes),
-            self._buffer("tiles", self.types.tiles, *self._lead((self.entries,)), self.places, channel),
+            self._spread("tiles", self.types.tiles, *self._lead((self.entries,)), self.places, channel),
             self._buffer("product_sum", self.dtype, *product_axes),
-            self._buffer("product", self.dtype, *product_axes),
+            self._spread("product", self.dtype, *product_axes),
             self._buffer("outputs_rows", self.dtype, *output_row_axes),
             self._buffer("outputs", self.dtype, *output_axes),
             *(t for t in old.temporaries if t.name != self.found.stage.target),
@@ -195,6 +215,17 @@ class _Rewriting:
 
     def _buffer(self, name: str, dtype: DType, *axes: Axis) -> Operand:
         return Operand(f"{name}_buffer", tuple(a.extent for a in axes), dtype)
+
+    def _spread(self, name: str, dtype: DType, *axes: Axis) -> Operand:
+        """With room behind the places of a group: they are few, so that many entries would share their sets."""
+        plain = self._buffer(name, dtype, *axes)
+        moved = {n for index in self.found.taps.indices for n in index.names()}
+        if not any(a.name in moved for a in self.found.batch):
+            return plain
+        *lead, _, wide = plain.shape
+        beside = prod(a.size for a in self.found.batch if a.extent.constant is not None)
+        rows = spread_rows(self.places.size, beside * axes[-1].size * dtype.size_bytes)
+        return replace(plain, shape=(*lead, Index.of(rows), wide))
 
     def _read(self, body: Expr) -> Expr:
         """The body with the convolution's sums read from the tiles of outputs, without the factor of the matrices."""

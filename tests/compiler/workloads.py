@@ -92,6 +92,24 @@ def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
     return anchored((size, size, oc), (3, 3, per_in), "sum", apply("mul", data, weights), operands)
 
 
+def grouped_apart(
+    size: int, groups: int, per_in: int, per_out: int, *, images: int | None = None
+) -> Workload:
+    """The same with an axis for the groups, as models give it; `images`: an axis in front."""
+    lead = () if images is None else (images,)
+    first = len(lead)
+    h, w, g, n = (Index.of(f"s{first + d}") for d in range(4))
+    channel = g * per_in + "r2"
+    data = Load("x0", (*at(*(f"s{d}" for d in range(first))), h + "r0", w + "r1", channel))
+    weights = Load("c0", (g * per_out + n, *at("r2", "r0", "r1")))
+    operands = (
+        operand("x0", *lead, size + 2, size + 2, groups * per_in),
+        operand("c0", groups * per_out, per_in, 3, 3, constant=True),
+    )
+    body = apply("mul", data, weights)
+    return anchored((*lead, size, size, groups, per_out), (3, 3, per_in), "sum", body, operands)
+
+
 def depthwise(
     size: int, channels: int, stride: int = 1, kernel: int = 3, activation: str | None = None
 ) -> Workload:

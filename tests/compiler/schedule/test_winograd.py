@@ -30,6 +30,7 @@ from tests.compiler.workloads import (
     convolution,
     depthwise,
     grouped,
+    grouped_apart,
     matmul,
     padded_convolution,
     random_operands,
@@ -70,9 +71,15 @@ def test_errors_grow_less_than_with_whole_points(m: int) -> None:
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
-@pytest.mark.parametrize("size", [4, 7, 9])
-def test_the_rewritten_workload_is_equivalent(m: int, size: int) -> None:
-    workload = convolution(size, 5, 6, 3)
+@pytest.mark.parametrize(
+    "workload",
+    [
+        *(convolution(size, 5, 6, 3) for size in (4, 7, 9)),
+        grouped_apart(7, 3, 5, 4),
+        grouped_apart(5, 2, 4, 3, images=2),
+    ],
+)
+def test_the_rewritten_workload_is_equivalent(m: int, workload: Workload) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     rewritten = winograd(workload, (m,))
@@ -132,21 +139,45 @@ def test_it_applies_to_dense_convolutions_with_stride_1_only(workload: Workload)
         winograd(workload, (2,))
 
 
+def test_groups_of_many_channels_take_it_without_measuring() -> None:
+    target = PRESETS["x86-64-v4"]
+    for groups, default in ((4, "winograd"), (56, "direct")):
+        space = build_space(grouped_apart(28, groups, 224 // groups, 224 // groups), target, 1)
+        assert str(space.values(space.default)["algorithm"]).startswith(default)
+
+
+@pytest.mark.parametrize(("images", "rows"), [(None, 17), (2, 17)])
+def test_entries_of_groups_do_not_share_the_sets_of_a_cache(images: int | None, rows: int) -> None:
+    """16 places of 192 channels are 12 KiB: all 49 entries would begin where a page does."""
+    rewritten = winograd(grouped_apart(20, 8, 24, 24, images=images), (5,))
+    for name in ("tiles", "product"):
+        sizes = rewritten.buffers[f"{name}_buffer"].sizes
+        assert sizes[-2:] == (rows, 24)
+    dense = winograd(convolution(20, 192, 192, 3), (5,))
+    assert dense.buffers["tiles_buffer"].sizes == (49, 16, 192)
+
+
 def test_it_does_not_apply_to_a_matrix_product() -> None:
     assert find_convolution(matmul(5, 6, 7)) is None
     assert "algorithm" not in [k.name for k in build_space(KINDS["matmul"], native_target(), 1).knobs]
 
 
-@pytest.mark.parametrize("size", [6, 9, 14])
-def test_machine_code_agrees_with_the_reference(size: int) -> None:
-    workload = convolution(size, 19, 21, 3)
+@pytest.mark.parametrize(
+    "workload",
+    [
+        *(convolution(size, 19, 21, 3) for size in (6, 9, 14)),
+        grouped_apart(13, 3, 24, 20),
+        grouped_apart(8, 4, 16, 16, images=2),
+    ],
+)
+def test_machine_code_agrees_with_the_reference(workload: Workload) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     for threads in (1, 2):
         space = build_space(workload, native_target(), threads)
         algorithms = next(k.choices for k in space.knobs if k.name == "algorithm")
         assert len(algorithms) > 1
-        rng = random.Random(size)
+        rng = random.Random(workload.digest)
         for algorithm in algorithms[1:]:
             samples = (space.sample(rng) for _ in range(10_000))
             chosen = next(a for a in samples if space.values(a)["algorithm"] == algorithm)
