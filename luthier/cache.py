@@ -75,7 +75,7 @@ class Cache:
         return None
 
     def image(self, key: str) -> Image | None:
-        """A compiled model; None where there is none."""
+        """A compiled model, mapped; None where there is none."""
         path = self._folder / f"{key}.luthier"
         if not path.is_file():
             return None

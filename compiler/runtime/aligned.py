@@ -6,9 +6,7 @@ import ctypes
 import mmap
 import platform
 from contextlib import suppress
-from functools import cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,6 @@ HUGE_PAGE_BYTES = 2 << 20
 """Of x86-64 and aarch64. A pass over hundreds of megabytes of constants waits for their addresses to be looked up, page
 by page, where pages are the usual ones."""
 _IN_HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
-_POLICY = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-"""What Linux does with such advice; the choice in brackets holds."""
 
 _WORTH_BYTES = 16 << 10
 """Of an output: the few vectors of a smaller one that cross a line cost less time than finding where lines begin."""
@@ -45,25 +41,6 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     else:
         raw, unit = np.empty(size + ALIGNMENT, _BYTE), ALIGNMENT
     return np.ndarray(shape, dtype, raw, -data_pointer(raw) % unit)
-
-
-def in_huge_pages(data: memoryview) -> memoryview:
-    """A copy of many bytes in huge pages; the bytes themselves where they are few, or the system has no such pages."""
-    if len(data) < HUGE_PAGE_BYTES or not has_huge_pages():
-        return data
-    copy = aligned_bytes(len(data))
-    copy[...] = np.frombuffer(data, _BYTE)
-    copy.flags.writeable = False
-    return copy.data
-
-
-@cache
-def has_huge_pages() -> bool:
-    """Whether the system gives huge pages to who asks for them."""
-    try:
-        return _IN_HUGE_PAGES is not None and "[never]" not in _POLICY.read_text()
-    except OSError:
-        return False
 
 
 def _mapped(size: int, advice: int) -> Array:

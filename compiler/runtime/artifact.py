@@ -5,8 +5,8 @@ header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the obje
                 general form, then of each size that was named), the packed constants
 
 The header holds the length of each blob, the SHA-256 of all code, and of each constant the sum of its 64-bit words,
-which finds damage at the speed of memory. A file is mapped: its small constants are used where they are, and processes
-share them; large ones are copied into huge pages where the system has such, since a file's pages are not.
+which finds damage at the speed of memory. A file is mapped, not read: its constants are used where they are, and
+processes share them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.runtime.aligned import data_pointer, in_huge_pages
+from compiler.runtime.aligned import data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.memory_plan import Life
@@ -74,22 +74,9 @@ def read_image(source: str | Path | bytes) -> Image:
         whole = end == len(data) and _digest(blobs[:code]) == fields["code"]
         if not whole or [_sum(b) for b in blobs[code:]] != fields["sums"]:
             raise InputError(damaged)
-        return _images(fields, blobs[:code], _resident(blobs[code:], data))
+        return _images(fields, blobs[:code], blobs[code:])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(another) from error
-
-
-def _resident(constants: list[memoryview], data: memoryview) -> list[memoryview]:
-    """The constants where they are used from; a mapped file lets go of the memory of what was copied.
-
-    What is in memory already stays there: twice as much of it may find no room.
-    """
-    if not isinstance(data.obj, mmap.mmap):
-        return constants
-    found = [in_huge_pages(constant) for constant in constants]
-    if any(copy is not constant for copy, constant in zip(found, constants, strict=True)):
-        data.obj.madvise(mmap.MADV_DONTNEED)
-    return found
 
 
 def _map_file(path: Path) -> memoryview:

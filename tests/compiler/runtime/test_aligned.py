@@ -8,15 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.runtime.aligned import (
-    HUGE_PAGE_BYTES,
-    FreshOutput,
-    aligned,
-    aligned_empty,
-    data_pointer,
-    has_huge_pages,
-    in_huge_pages,
-)
+from compiler.runtime.aligned import HUGE_PAGE_BYTES, FreshOutput, aligned, aligned_empty, data_pointer
 
 LINE_BYTES = 64
 
@@ -61,17 +53,6 @@ def test_large_arrays_are_in_huge_pages() -> None:
     assert array.sum() == array.size
     flags = [_flags_at(a) for a in (address, address + array.nbytes - 1)]
     assert all("hg" in found for found in flags), "advised to be in huge pages"
-
-
-@pytest.mark.skipif(not has_huge_pages(), reason="a system without huge pages")
-def test_many_bytes_are_copied_into_huge_pages_and_few_are_not() -> None:
-    many = memoryview(np.arange(HUGE_PAGE_BYTES // 4 + 3, dtype=np.int32).tobytes())
-    assert in_huge_pages(many[: HUGE_PAGE_BYTES - 1]).obj is many.obj
-    copy = np.frombuffer(in_huge_pages(many), np.int32)
-    np.testing.assert_array_equal(copy, np.frombuffer(many, np.int32))
-    assert not copy.flags.writeable
-    assert data_pointer(copy) % HUGE_PAGE_BYTES == 0
-    assert "hg" in _flags_at(data_pointer(copy))
 
 
 def test_an_array_that_finds_no_room_is_a_memory_error() -> None:

@@ -13,7 +13,6 @@ from onnx.reference import ReferenceEvaluator
 
 from compiler.errors import InputError, TargetError
 from compiler.pipeline import compile_image, compile_program, load_graph, lower
-from compiler.runtime.aligned import HUGE_PAGE_BYTES, has_huge_pages
 from compiler.runtime.artifact import image_bytes, read_image
 from compiler.runtime.module import Module, load_module
 from compiler.schedule.source import NoSource
@@ -183,29 +182,6 @@ def test_a_loaded_model_outlives_its_file(tmp_path: Path) -> None:
     compiled().save(path)  # replaced, not written over
     path.unlink()
     assert_close(loaded.run({"x": random_input()}), expected(random_input()))
-
-
-@pytest.mark.skipif(not has_huge_pages(), reason="a system without huge pages")
-def test_large_constants_of_a_file_are_in_huge_pages_and_small_ones_where_they_are(tmp_path: Path) -> None:
-    weights = np.random.default_rng(0).standard_normal((1024, 1024), dtype=np.float32)
-    bias = np.arange(1024, dtype=np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("Gemm", ["x", "w", "b"], ["y"])],
-        "large",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1024])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1024])],
-        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(bias, "b")],
-    )
-    program = lower(load_graph(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])))
-    path = tmp_path / "large.luthier"
-    compile_program(program, native_target(), 1, NoSource()).save(path)
-    large = [array for array in read_image(path).constants if array.nbytes >= HUGE_PAGE_BYTES]
-    assert len(large) == 1
-    assert large[0].ctypes.data % HUGE_PAGE_BYTES == 0
-    assert not large[0].flags.writeable
-    x = np.random.default_rng(1).standard_normal((1, 1024), dtype=np.float32)
-    found = load_module(path).run({"x": x})["y"]
-    np.testing.assert_allclose(found, x.astype(np.float64) @ weights + bias, rtol=1e-4, atol=1e-3)
 
 
 def test_a_missing_artifact(tmp_path: Path) -> None:
