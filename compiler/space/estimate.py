@@ -4,8 +4,9 @@
            + bytes of what is stored between phases, written and read
            + bytes of the constants                                     each over the rate at which they come
 
-Constants come from beyond the second cache, in a network from far beyond: what fetches them ahead hides less than it
-seems to where one kernel runs again and again. Where memory keeps up with a core, most arrive behind arithmetic:
+Entries of a constant matrix that are 0 leave nothing to compute. Constants come from beyond the second cache, in a
+network from far beyond: what fetches them ahead hides less than it seems to where one kernel runs again and again.
+Where memory keeps up with a core, most arrive behind arithmetic:
 
     constants * constants / (constants + arithmetic)
 
@@ -16,10 +17,12 @@ differs between algorithms only: operands and results are the same for all.
 from __future__ import annotations
 
 from collections.abc import Set
+from math import prod
 
+from compiler.scalar import Pick, walk
 from compiler.space.default_order import FAR, NEAR
 from compiler.target import Target
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Stage, Workload
 
 STREAMED = FAR / 2
 """Cycles per byte of what is written and read from end to end, which hardware follows."""
@@ -30,13 +33,20 @@ HIDDEN = 1 / 11
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
     """Cycles of a Workload as an algorithm makes it; `stored`: stages whose results lie in memory between phases."""
     arithmetic = sum(
-        s.points / (target.lanes(s.dtype.size_bytes) * target.multiply_adds) for s in workload.stages
+        s.points * _kept(s) / (target.lanes(s.dtype.size_bytes) * target.multiply_adds)
+        for s in workload.stages
     )
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
     rate = NEAR if target.memory_keeps_up or between <= target.l2_bytes // 2 else STREAMED
     return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
+
+
+def _kept(stage: Stage) -> float:
+    """Share of a stage's points that are left where its constant matrices have no 0."""
+    matrices = [e.values for e in walk(stage.body) if isinstance(e, Pick)]
+    return prod(sum(value != 0 for value in values) / len(values) for values in matrices)
 
 
 def fetched(constants: int, arithmetic: float, target: Target) -> float:

@@ -40,13 +40,18 @@ def test_fewer_multiplications_are_the_default_where_they_pay(size: int, channel
     "workload",
     [
         pytest.param(padded_convolution(4, 512, 512, 3), id="constants take as long as multiplications"),
-        pytest.param(padded_convolution(56, 8, 64, 3), id="transforms take as long as products"),
+        pytest.param(padded_convolution(56, 4, 64, 3), id="transforms take as long as products"),
         pytest.param(padded_convolution(28, 64, 64, 3, stride=2), id="another stride"),
         pytest.param(convolution(28, 64, 64, 1), id="no window"),
     ],
 )
 def test_the_direct_form_is_the_default_elsewhere(workload: Workload) -> None:
     assert algorithm(workload) == "direct"
+
+
+def test_zeros_of_the_matrices_cost_nothing() -> None:
+    """Eight channels: measured, the direct form takes 1.6 to 1.8 times as long."""
+    assert algorithm(padded_convolution(56, 8, 64, 3)) == "winograd4"
 
 
 def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
@@ -78,7 +83,7 @@ def test_few_channels_are_no_reason_against_fewer_multiplications() -> None:
         pytest.param(28, 128, "winograd4", id="as few multiplications with less error"),
         pytest.param(24, 96, "winograd6", id="four tiles instead of five or six"),
         pytest.param(12, 256, "winograd4", id="few tiles, more constants than multiplications save"),
-        pytest.param(14, 512, "winograd3", id="larger tiles need more constants"),
+        pytest.param(9, 256, "winograd3", id="larger tiles need more constants"),
     ],
 )
 def test_tiles_that_fill_the_image_are_the_default(size: int, channels: int, chosen: str) -> None:
