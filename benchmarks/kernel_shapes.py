@@ -5,7 +5,8 @@ ragged       the same with extents, channels and windows that nothing divides
 winograd     3x3 convolutions of images large enough for an algorithm with far fewer multiplications
 memory       operators that move more than they compute
 int8         products of bytes
-other        what no bar covers: extents so small that a call costs as much, outputs put together from several kernels
+other        what no bar covers: extents so small that a call costs as much, outputs put together from several kernels,
+             groups of channels
 """
 
 from __future__ import annotations
@@ -137,6 +138,9 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         "conv3x3_5_7_5": partial(_square, 3, 5, 7, 5),
         "deconv3x3s2_27_12_17": partial(transposed_convolution, 27, 12, (17, 17), (3, 3), 2),
         "mm_7x13x11": partial(matmul, 7, 13, 11),
+        **{f"conv3x3g{c // per}_{c}_{s}": partial(_square, 3, c, c, s, 1, c // per) for c, per, s in (
+            (64, 16, 28), (192, 24, 20), (192, 48, 28), (384, 192, 12), (432, 48, 14),
+        )},
     },
 }  # fmt: skip
 

@@ -30,7 +30,6 @@ from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
 TILES = (2, 3, 4, 5, 6)
-TAPS = 3
 ROOM = 16
 """Channels from which the products outweigh the transforms."""
 _GROUP = 2
@@ -48,15 +47,15 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
     """
     source = _source(workload, 1)
     found = None if source is None else find_convolution(source[1])
-    if source is None or found is None or found.rows[0][1].size != TAPS:
+    if source is None or found is None:
         return {}
-    sizes = [spatial.size for spatial, _ in found.rows]
-    direct = sizes[0] * sizes[1] * TAPS * TAPS
+    sizes, taps = [spatial.size for spatial, _ in found.rows], found.rows[0][1].size
+    direct = sizes[0] * sizes[1] * taps**2
     costs = {}
     for m in TILES:
         if _possible(source[1], m):
             tiles = -(-sizes[0] // m) * -(-sizes[1] // m)
-            costs[m] = tiles * (m + TAPS - 1) ** 2
+            costs[m] = tiles * (m + taps - 1) ** 2
     best = min(costs.values(), default=direct)
     return {m: cost / direct for m, cost in costs.items() if cost < direct and cost <= NEAR_BEST * best}
 
@@ -122,7 +121,8 @@ class WinogradPhases:
     @property
     def error(self) -> float:
         """Rounding error relative to the largest output, which random data hardly ever exceed."""
-        return ROUNDING * growth(cook_toom(self._m, TAPS)) ** 2 * sqrt(self._found.channel.size)
+        taps = self._found.rows[0][1].size
+        return ROUNDING * growth(cook_toom(self._m, taps)) ** 2 * sqrt(self._found.channel.size)
 
     def cycles(self, target: Target) -> float:
         """What it takes, nearly (compiler/space/estimate.py)."""

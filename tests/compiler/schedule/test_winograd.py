@@ -21,6 +21,7 @@ from compiler.schedule.padded import BUFFER, find_padding, padded
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.winograd import find_convolution, winograd
 from compiler.space.rules import build_space
+from compiler.space.winograd_phases import winograd_tiles
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
@@ -75,6 +76,7 @@ def test_errors_grow_less_than_with_whole_points(m: int) -> None:
     "workload",
     [
         *(convolution(size, 5, 6, 3) for size in (4, 7, 9)),
+        convolution(7, 4, 3, 2),
         grouped_apart(7, 3, 5, 4),
         grouped_apart(5, 2, 4, 3, images=2),
     ],
@@ -86,6 +88,24 @@ def test_the_rewritten_workload_is_equivalent(m: int, workload: Workload) -> Non
     transformed = {n: t.apply(operands[n].astype(np.float64)) for n, t in rewritten.transforms.items()}
     got = reference_outputs(rewritten, {**operands, **transformed})["y0"]
     np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("m", "taps"), [(2, 4), (5, 4), (3, 5), (4, 5), (3, 6), (2, 7)])
+def test_windows_may_be_larger(m: int, taps: int) -> None:
+    workload = padded_convolution(9, 4, 3, taps)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    rewritten = winograd(padded(workload, (m,)), (m,))
+    transformed = {n: t.apply(operands[n].astype(np.float64)) for n, t in rewritten.transforms.items()}
+    got = reference_outputs(rewritten, {**operands, **transformed})["y0"]
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def test_tiles_end_where_no_matrices_are_known() -> None:
+    for taps, most in ((2, 6), (3, 6), (4, 5), (5, 4), (7, 2), (8, 0)):
+        assert max(winograd_tiles(convolution(24, 32, 32, taps)), default=0) <= most
+    with pytest.raises(ScheduleError, match="no matrices"):
+        winograd(convolution(24, 32, 32, 8), (2,))
 
 
 @pytest.mark.parametrize(
@@ -166,6 +186,8 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
     "workload",
     [
         *(convolution(size, 19, 21, 3) for size in (6, 9, 14)),
+        convolution(11, 19, 21, 5),
+        padded_convolution(10, 12, 17, 4),
         grouped_apart(13, 3, 24, 20),
         grouped_apart(8, 4, 16, 16, images=2),
     ],

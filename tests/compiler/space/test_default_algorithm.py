@@ -54,6 +54,13 @@ def test_zeros_of_the_matrices_cost_nothing() -> None:
     assert algorithm(padded_convolution(56, 8, 64, 3)) == "winograd4"
 
 
+@pytest.mark.parametrize(
+    ("taps", "chosen"), [(2, "winograd4"), (4, "winograd4"), (5, "winograd4"), (7, "winograd2")]
+)
+def test_windows_of_other_sizes_have_fewer_multiplications_too(taps: int, chosen: str) -> None:
+    assert algorithm(convolution(28, 64, 64, taps), target=NEAR) == chosen
+
+
 def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
     assert (HALVED.multiply_adds, WHOLE.multiply_adds, V3.multiply_adds) == (1, 2, 2)
     assert replace(HALVED, vector_bytes=32).multiply_adds == 2
