@@ -2,6 +2,8 @@
 
     y = A^T ((G g) * (B^T d))        d: m + r - 1 inputs, g: r taps, y: m outputs
 
+A stride makes several such convolutions of one; there are m + r - 1 multiplications of each.
+
 Derived exactly, in rational numbers, by the transposition of polynomial interpolation at some points and infinity
 (Winograd, Arithmetic Complexity of Computations, 1980; Lavin and Gray, Fast Algorithms for Convolutional Neural
 Networks, arXiv 1509.09308). The points decide how much rounding errors grow, and good ones are found by trying
@@ -37,7 +39,7 @@ tried, the ones with the least `growth` of three taps. Two that differ in sign a
 
 @dataclass(frozen=True, slots=True)
 class CookToom:
-    """output: A^T [m, n]; filter: G [n, r]; data: B^T [n, n], with n = m + r - 1."""
+    """output: A^T [m, n]; filter: G [n, r]; data: B^T [n, n], with n = stride * (m - 1) + r."""
 
     output: Matrix
     filter: Matrix
@@ -45,8 +47,38 @@ class CookToom:
 
 
 @cache
-def cook_toom(m: int, r: int, *, whole_points: bool = False) -> CookToom:
-    """The matrices of F(m, r), for floats unless with whole points; raises ValueError where there are not enough."""
+def cook_toom(m: int, r: int, stride: int = 1, *, whole_points: bool = False) -> CookToom:
+    """The matrices of F(m, r), for floats unless with whole points; raises ValueError where there are not enough.
+
+    With a stride every so many inputs are the data of a convolution of their own, with every so many taps, and all
+    outputs are sums of one of each.
+    """
+    if stride == 1:
+        return _dense(m, r, whole_points=whole_points)
+    if not 1 <= stride <= r:
+        msg = f"no matrices for F({m}, {r}) with a stride of {stride}"
+        raise ValueError(msg)
+    inputs = stride * (m - 1) + r
+    parts = [_dense(m, -(-(r - p) // stride), whole_points=whole_points) for p in range(stride)]
+    output = [[x for part in parts for x in part.output[i]] for i in range(m)]
+    taps = [_spread(row, p, stride, r) for p, part in enumerate(parts) for row in part.filter]
+    data = [_spread(row, p, stride, inputs) for p, part in enumerate(parts) for row in part.data]
+    return CookToom(_matrix(output), _matrix(taps), _matrix(data))
+
+
+def _spread(row: tuple[Fraction, ...], first: int, step: int, length: int) -> list[Fraction]:
+    """Entries `step` apart, zeros between them."""
+    spread = [Fraction(0)] * length
+    spread[first : first + step * len(row) : step] = row
+    return spread
+
+
+@cache
+def _dense(m: int, r: int, *, whole_points: bool) -> CookToom:
+    """Those of stride 1; with one tap every output is a product."""
+    if r == 1 and m > 0:
+        unit = _matrix([[Fraction(i == j) for j in range(m)] for i in range(m)])
+        return CookToom(unit, _matrix([[Fraction(1)]] * m), unit)
     n = m + r - 1
     points = WHOLE_POINTS[: n - 1] if whole_points else FLOAT_POINTS.get(n - 1, ())
     if m < 1 or r < 1 or len(points) < n - 1:

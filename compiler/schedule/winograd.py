@@ -1,4 +1,4 @@
-"""Winograd: a convolution with stride 1 as transforms of small tiles and a batch of matrix products.
+"""Winograd: a convolution as transforms of small tiles and a batch of matrix products.
 
     t0[h, w, n] = sum(i, j, c) x[h + i, w + j, c] * k[n, c, i, j]                          k: r x r taps
     →  rows[e0, t, j1, c] = sum(j0) B^T[e0, j0] * x[m*t0 + j0, m*t1 + j1, c]               t = (t0, t1): a tile
@@ -11,7 +11,7 @@
 There are (m + r - 1)^2 entries, and as many multiplications where the direct form needs m^2 r^2. A transform is applied
 along one dimension and then along the other, which takes about half the operations of both at once. The constant G k is
 computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image. Groups of channels
-are products beside each other.
+are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r entries wide.
 
 Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).
 """
@@ -42,6 +42,7 @@ class Convolution:
         stage: the convolution; what stands before it are copies of its data.
         data, taps: the two loads of the product.
         rows: (spatial axis, window axis) of both window dimensions, in the order in which the taps store them.
+        stride: places of the data from an output to the next, the same in both dimensions.
         channel: the other reduction axis.
         maps: the spatial axis that moves the taps alone (output channels, of a group where there are several).
         batch: spatial axes that are neither, groups among them; only these may be symbolic.
@@ -51,13 +52,14 @@ class Convolution:
     data: Load
     taps: Load
     rows: tuple[tuple[Axis, Axis], tuple[Axis, Axis]]
+    stride: int
     channel: Axis
     maps: Axis
     batch: tuple[Axis, ...]
 
 
 def find_convolution(workload: Workload) -> Convolution | None:
-    """The convolution, where the first stage that reduces is one with stride 1, no dilation and square taps."""
+    """The convolution, where the first stage that reduces is one with no dilation and square taps."""
     stage = next((s for s in workload.stages if s.reducer is not None), None)
     if stage is None or stage.reducer != "sum" or not isinstance(stage.body, Apply) or stage.body.op != "mul":
         return None
@@ -77,15 +79,15 @@ def winograd_types(workload: Workload, found: Convolution, m: int) -> WinogradTy
     taps, data = (workload.buffers[load.buffer] for load in (found.taps, found.data))
     size = found.rows[0][1].size
     if found.stage.dtype.is_float:
-        return float_types(m, size, found.stage.dtype)
-    return whole_types(m, size, found.stage.dtype, data.dtype, taps, found.channel.size)
+        return float_types(m, size, found.stride, found.stage.dtype)
+    return whole_types(m, size, found.stride, found.stage.dtype, data.dtype, taps, found.channel.size)
 
 
 def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     """The rewritten Workload; `parameters`: (m,), outputs per tile and dimension."""
     found = find_convolution(workload)
     if found is None or len(parameters) != 1:
-        msg = "winograd needs a convolution with stride 1, no dilation and square taps of a constant"
+        msg = "winograd needs a convolution with square taps of a constant, no dilation, and equal strides"
         raise ScheduleError(msg)
     try:
         types = winograd_types(workload, found, parameters[0])
@@ -117,9 +119,10 @@ def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolut
     maps = [name for name in moved if name in spatial and name not in used]
     if len(channels) != 1 or len(maps) != 1 or not _steps_by_one(lead, maps[0]):
         return None
-    rows = tuple(_row(data, spatial, axis_) for axis_ in (first, second))
-    if rows[0] is None or rows[1] is None:
+    found = tuple(_row(data, spatial, window) for window in (first, second))
+    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
         return None
+    rows, stride = (found[0][0], found[1][0]), found[0][1]
     batch = tuple(a for a in stage.axes if a.name not in (rows[0].name, rows[1].name, maps[0]))
     plain = _steps_by_one(taps.indices, channels[0]) and _steps_by_one(data.indices, channels[0])
     if not plain or not {a.name for a in batch} <= used or not all(i.is_affine() for i in data.indices):
@@ -127,7 +130,7 @@ def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolut
     both = ((rows[0], first), (rows[1], second))
     if any(a.extent.constant is None for pair in both for a in pair):
         return None
-    return Convolution(stage, data, taps, both, reduces[channels[0]], spatial[maps[0]], batch)
+    return Convolution(stage, data, taps, both, stride, reduces[channels[0]], spatial[maps[0]], batch)
 
 
 def _steps_by_one(indices: Sequence[Index], name: str) -> bool:
@@ -136,23 +139,27 @@ def _steps_by_one(indices: Sequence[Index], name: str) -> bool:
     return len(found) == 1 and found[0].is_affine() and found[0].coefficient(name) == 1
 
 
-def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> Axis | None:
-    """The spatial axis that slides with a window axis: some index is exactly `axis + window + constant`."""
+def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> tuple[Axis, int] | None:
+    """The spatial axis that slides with a window axis and its stride: an index is `axis * stride + window + constant`.
+
+    None where there is none, or a stride passes over data.
+    """
     indices = [index for index in data.indices if window.name in index.names()]
     if len(indices) != 1 or not indices[0].is_affine():
         return None
-    terms = dict(indices[0].terms)
-    others = [str(name) for name in terms if name != window.name]
-    if len(terms) != 2 or set(terms.values()) != {1} or others[0] not in spatial:
+    terms = {str(name): factor for name, factor in indices[0].terms}
+    step = terms.pop(window.name)
+    if len(terms) != 1 or step != 1:
         return None
-    return spatial[others[0]]
+    ((name, stride),) = terms.items()
+    return (spatial[name], stride) if name in spatial and 1 <= stride <= window.size else None
 
 
 class _Rewriting:
     def __init__(self, workload: Workload, found: Convolution, m: int, types: WinogradTypes) -> None:
         self.workload_, self.found, self.m, self.types = workload, found, m, types
         self.matrices, self.dtype = types.matrices, found.stage.dtype
-        self.n = m + found.rows[0][1].size - 1
+        self.n = found.stride * (m - 1) + found.rows[0][1].size
         (row, _), (column, _) = found.rows
         self.tiles = (-(-row.size // m), -(-column.size // m))
         self.entries = axis("e", self.n * self.n)

@@ -43,17 +43,19 @@ class WinogradTypes:
         return Apply("shift_right", (value, Const(shift, DType.I32))) if shift else value
 
 
-def float_types(m: int, taps: int, dtype: DType) -> WinogradTypes:
+def float_types(m: int, taps: int, stride: int, dtype: DType) -> WinogradTypes:
     """Everything in the type of the sum; raises ValueError where there are no matrices."""
-    return WinogradTypes(cook_toom(m, taps), dtype, dtype)
+    return WinogradTypes(cook_toom(m, taps, stride), dtype, dtype)
 
 
-def whole_types(m: int, size: int, total: DType, data: DType, taps: Operand, channels: int) -> WinogradTypes:
+def whole_types(
+    m: int, size: int, stride: int, total: DType, data: DType, taps: Operand, channels: int
+) -> WinogradTypes:
     """F(m, size) of bytes, with sums in I32; raises ValueError where it is not exact for all values."""
     if total is not DType.I32 or not data.is_integer or not taps.dtype.is_integer:
         msg = f"no exact form for sums in {total.value} of {data.value} by {taps.dtype.value}"
         raise ValueError(msg)
-    matrices, factor = whole(cook_toom(m, size, whole_points=True))
+    matrices, factor = whole(cook_toom(m, size, stride, whole_points=True))
     low, high = taps.dtype.limits
     weights = (low, high) if taps.bound is None else (-taps.bound, taps.bound)
     for matrix, (least, most) in ((matrices.data, data.limits), (matrices.filter, weights)):

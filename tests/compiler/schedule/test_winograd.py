@@ -51,11 +51,28 @@ def test_the_matrices_are_exact(m: int, r: int) -> None:
     assert got == [sum(taps[j] * data[i + j] for j in range(r)) for i in range(m)]
 
 
+@pytest.mark.parametrize(
+    ("m", "r", "stride"), [(2, 3, 2), (4, 3, 2), (6, 3, 2), (3, 5, 2), (2, 7, 2), (3, 3, 3), (2, 2, 2)]
+)
+def test_the_matrices_are_exact_with_a_stride(m: int, r: int, stride: int) -> None:
+    rng = random.Random(m * 10 + r)
+    taps = [Fraction(rng.randint(-9, 9)) for _ in range(r)]
+    data = [Fraction(rng.randint(-9, 9)) for _ in range(stride * (m - 1) + r)]
+    matrices = cook_toom(m, r, stride)
+    filtered = [sum(a * b for a, b in zip(row, taps, strict=True)) for row in matrices.filter]
+    moved = [sum(a * b for a, b in zip(row, data, strict=True)) for row in matrices.data]
+    products = [a * b for a, b in zip(filtered, moved, strict=True)]
+    got = [sum(a * b for a, b in zip(row, products, strict=True)) for row in matrices.output]
+    assert got == [sum(taps[j] * data[stride * i + j] for j in range(r)) for i in range(m)]
+
+
 def test_there_are_only_so_many_points() -> None:
     with pytest.raises(ValueError, match=r"F\(8, 3\)"):
         cook_toom(8, 3)
     with pytest.raises(ValueError, match=r"F\(5, 3\)"):
         cook_toom(5, 3, whole_points=True)
+    with pytest.raises(ValueError, match=r"F\(2, 2\) with a stride of 3"):
+        cook_toom(2, 2, 3)
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
@@ -77,6 +94,8 @@ def test_errors_grow_less_than_with_whole_points(m: int) -> None:
     [
         *(convolution(size, 5, 6, 3) for size in (4, 7, 9)),
         convolution(7, 4, 3, 2),
+        convolution(7, 4, 3, 3, 2),
+        convolution(5, 4, 3, 5, 2),
         grouped_apart(7, 3, 5, 4),
         grouped_apart(5, 2, 4, 3, images=2),
     ],
@@ -151,12 +170,17 @@ def test_only_padding_with_zeros_is_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    "workload", [convolution(5, 3, 20, 3, 2), convolution(5, 3, 4, 1), depthwise(7, 8), grouped(6, 3, 12, 18)]
+    "workload", [convolution(5, 3, 20, 2, 3), convolution(5, 3, 4, 1), depthwise(7, 8), grouped(6, 3, 12, 18)]
 )
-def test_it_applies_to_dense_convolutions_with_stride_1_only(workload: Workload) -> None:
+def test_it_does_not_apply_where_nothing_is_shared(workload: Workload) -> None:
     assert find_convolution(workload) is None
-    with pytest.raises(ScheduleError, match="stride 1"):
+    with pytest.raises(ScheduleError, match="square taps"):
         winograd(workload, (2,))
+
+
+def test_a_stride_makes_fewer_channels_no_choice() -> None:
+    assert winograd_tiles(convolution(28, 16, 16, 3, 2))
+    assert not winograd_tiles(convolution(28, 3, 64, 3, 2))
 
 
 def test_groups_of_many_channels_take_it_without_measuring() -> None:
@@ -188,6 +212,8 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
         *(convolution(size, 19, 21, 3) for size in (6, 9, 14)),
         convolution(11, 19, 21, 5),
         padded_convolution(10, 12, 17, 4),
+        convolution(9, 19, 21, 3, 2),
+        padded_convolution(22, 20, 33, 3, 2),
         grouped_apart(13, 3, 24, 20),
         grouped_apart(8, 4, 16, 16, images=2),
     ],

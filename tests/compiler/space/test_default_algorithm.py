@@ -41,7 +41,8 @@ def test_fewer_multiplications_are_the_default_where_they_pay(size: int, channel
     [
         pytest.param(padded_convolution(4, 512, 512, 3), id="constants take as long as multiplications"),
         pytest.param(padded_convolution(56, 4, 64, 3), id="transforms take as long as products"),
-        pytest.param(padded_convolution(28, 64, 64, 3, stride=2), id="another stride"),
+        pytest.param(padded_convolution(14, 512, 512, 3, stride=2), id="a stride, and many constants"),
+        pytest.param(padded_convolution(224, 3, 64, 7, stride=2), id="a stride, and few channels"),
         pytest.param(convolution(28, 64, 64, 1), id="no window"),
     ],
 )
@@ -59,6 +60,11 @@ def test_zeros_of_the_matrices_cost_nothing() -> None:
 )
 def test_windows_of_other_sizes_have_fewer_multiplications_too(taps: int, chosen: str) -> None:
     assert algorithm(convolution(28, 64, 64, taps), target=NEAR) == chosen
+
+
+def test_a_stride_has_fewer_multiplications_too() -> None:
+    assert algorithm(padded_convolution(56, 128, 128, 3, stride=2), target=NEAR) == "winograd4"
+    assert algorithm(padded_convolution(28, 256, 256, 3, stride=2), target=NEAR) == "winograd2"
 
 
 def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
