@@ -21,8 +21,10 @@ from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
 LEAST_ROWS, LEAST_SUM, LEAST_VECTORS = 24, 64, 2
-"""Rows, products of a sum and vectors of columns that a block has at least: below, the sums around the products
+"""Rows, products of a sum and vectors of columns that the blocks have at least: below, the sums around the products
 outweigh them."""
+LEAST_TILE = 6
+"""Rows that are beside each other in a block at least: fewer make no good tile."""
 NEAR_CACHES = 3
 """Second caches that what is summed fills at most where it is near."""
 
@@ -33,9 +35,11 @@ def can_cut(workload: Workload, target: Target) -> bool:
     if found is None:
         return False
     lanes = target.lanes(found.stage.dtype.size_bytes)
-    rows, columns, summed = (a.size // HALVES for a in (found.row, found.column, found.summed))
+    beside, columns, summed = (a.size // HALVES for a in (found.row, found.column, found.summed))
+    rows = beside * prod(a.size for a in found.batch)
     whole = found.column.size % (HALVES * lanes) == found.summed.size % HALVES == 0
-    return whole and rows >= LEAST_ROWS and columns >= LEAST_VECTORS * lanes and summed >= LEAST_SUM
+    tiles = beside >= LEAST_TILE and rows >= LEAST_ROWS
+    return whole and tiles and columns >= LEAST_VECTORS * lanes and summed >= LEAST_SUM
 
 
 class StrassenPhases:

@@ -174,6 +174,8 @@ def test_odd_sides_of_the_constant_are_refused() -> None:
 def test_small_blocks_are_no_choice(sizes: tuple[int, int, int]) -> None:
     v4 = PRESETS["x86-64-v4"]
     assert can_cut(samples(1, 48, 64, 128), v4)
+    assert can_cut(samples(4, 14, 64, 128), v4), "rows of several blocks count together"
+    assert not can_cut(samples(8, 10, 64, 128), v4), "too few rows beside each other"
     assert not can_cut(samples(1, *sizes), v4)
 
 
