@@ -10,8 +10,10 @@
 
 There are (m + r - 1)^2 entries, and as many multiplications where the direct form needs m^2 r^2. A transform is applied
 along one dimension and then along the other, which takes about half the operations of both at once. The constant G k is
-computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image. Groups of channels
-are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r entries wide.
+computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image.
+
+Groups of channels are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r
+entries wide. Where the window has one dimension, everything is along that, and the other one is a batch.
 
 Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).
 """
@@ -33,6 +35,9 @@ from compiler.schedule.winograd_types import WinogradTypes, float_types, whole_t
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
 
+DIMENSIONS = 2
+"""Of a window, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
@@ -41,8 +46,8 @@ class Convolution:
     Attributes:
         stage: the convolution; what stands before it are copies of its data.
         data, taps: the two loads of the product.
-        rows: (spatial axis, window axis) of both window dimensions, in the order in which the taps store them.
-        stride: places of the data from an output to the next, the same in both dimensions.
+        rows: (spatial axis, window axis) of each dimension of the window, in the order in which the taps store them.
+        stride: places of the data from an output to the next, the same in all dimensions.
         channel: the other reduction axis.
         maps: the spatial axis that moves the taps alone (output channels, of a group where there are several).
         batch: spatial axes that are neither, groups among them; only these may be symbolic.
@@ -51,7 +56,7 @@ class Convolution:
     stage: Stage
     data: Load
     taps: Load
-    rows: tuple[tuple[Axis, Axis], tuple[Axis, Axis]]
+    rows: tuple[tuple[Axis, Axis], ...]
     stride: int
     channel: Axis
     maps: Axis
@@ -80,6 +85,9 @@ def winograd_types(workload: Workload, found: Convolution, m: int) -> WinogradTy
     size = found.rows[0][1].size
     if found.stage.dtype.is_float:
         return float_types(m, size, found.stride, found.stage.dtype)
+    if len(found.rows) == 1:
+        msg = "no exact form along one dimension"
+        raise ValueError(msg)
     return whole_types(m, size, found.stride, found.stage.dtype, data.dtype, taps, found.channel.size)
 
 
@@ -87,7 +95,7 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     """The rewritten Workload; `parameters`: (m,), outputs per tile and dimension."""
     found = find_convolution(workload)
     if found is None or len(parameters) != 1:
-        msg = "winograd needs a convolution with square taps of a constant, no dilation, and equal strides"
+        msg = "winograd needs a convolution with constant taps in a row or a square, no dilation, and equal strides"
         raise ScheduleError(msg)
     try:
         types = winograd_types(workload, found, parameters[0])
@@ -98,39 +106,34 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
 
 
 def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolution | None:
-    indices = [index for index in taps.indices if index.constant != 0]
-    if len(indices) != 4:
-        return None
+    sizes = workload.buffers[taps.buffer].sizes
+    indices = [
+        index for index, size in zip(taps.indices, sizes, strict=True) if size > 1 or index.constant != 0
+    ]
     lead, window = indices[:2], indices[2:]
     reduces = {a.name: a for a in stage.reduce_axes}
     spatial = {a.name: a for a in stage.axes}
-    first, second = (reduces.get(str(index.name)) for index in window)
-    if (
-        first is None
-        or second is None
-        or first.extent != second.extent
-        or len(reduces) != 3
-        or first.size < 2
-    ):
+    windows = [reduces[name] for index in window if (name := str(index.name)) in reduces]
+    if not 1 <= len(windows) <= DIMENSIONS or len(windows) < len(window) or len(reduces) != 1 + len(windows):
         return None
     used = {name for index in data.indices for name in index.names()}
     moved = [name for index in lead for name in index.names()]
-    channels = [name for name in moved if name in reduces and name not in (first.name, second.name)]
+    channels = [name for name in moved if name in reduces and reduces[name] not in windows]
     maps = [name for name in moved if name in spatial and name not in used]
     if len(channels) != 1 or len(maps) != 1 or not _steps_by_one(lead, maps[0]):
         return None
-    found = tuple(_row(data, spatial, window) for window in (first, second))
-    if found[0] is None or found[1] is None or found[0][1] != found[1][1]:
+    pairs = [(axis_, *found) for axis_ in windows if (found := _row(data, spatial, axis_)) is not None]
+    if len(pairs) < len(windows) or len({(axis_.extent, stride) for axis_, _, stride in pairs}) > 1:
         return None
-    rows, stride = (found[0][0], found[1][0]), found[0][1]
-    batch = tuple(a for a in stage.axes if a.name not in (rows[0].name, rows[1].name, maps[0]))
+    rows = tuple((row, axis_) for axis_, row, _ in pairs)
+    (size, stride), *_ = ((axis_.extent.constant, stride) for axis_, _, stride in pairs)
+    batch = tuple(a for a in stage.axes if a.name not in (maps[0], *(row.name for row, _ in rows)))
     plain = _steps_by_one(taps.indices, channels[0]) and _steps_by_one(data.indices, channels[0])
     if not plain or not {a.name for a in batch} <= used or not all(i.is_affine() for i in data.indices):
         return None
-    both = ((rows[0], first), (rows[1], second))
-    if any(a.extent.constant is None for pair in both for a in pair):
+    if size is None or size < 2 or any(row.extent.constant is None for row, _ in rows):
         return None
-    return Convolution(stage, data, taps, both, stride, reduces[channels[0]], spatial[maps[0]], batch)
+    return Convolution(stage, data, taps, rows, stride, reduces[channels[0]], spatial[maps[0]], batch)
 
 
 def _steps_by_one(indices: Sequence[Index], name: str) -> bool:
@@ -159,46 +162,39 @@ class _Rewriting:
     def __init__(self, workload: Workload, found: Convolution, m: int, types: WinogradTypes) -> None:
         self.workload_, self.found, self.m, self.types = workload, found, m, types
         self.matrices, self.dtype = types.matrices, found.stage.dtype
+        self.dimensions = range(len(found.rows))
         self.n = found.stride * (m - 1) + found.rows[0][1].size
-        (row, _), (column, _) = found.rows
-        self.tiles = (-(-row.size // m), -(-column.size // m))
-        self.entries = axis("e", self.n * self.n)
-        self.places = axis("t", self.tiles[0] * self.tiles[1])
+        self.tiles = tuple(-(-row.size // m) for row, _ in found.rows)
+        self.entries = axis("e", self.n ** len(self.tiles))
+        self.places = axis("t", prod(self.tiles))
 
     def workload(self) -> Workload:
         old = self.workload_
         taps = next(o for o in old.operands if o.name == self.found.taps.buffer)
-        shape = (
-            *(n for n, i in zip(taps.sizes, self.found.taps.indices, strict=True) if i.constant is None),
-        )
-        flat = (*shape[:2], shape[2] * shape[3])
+        *lead, _ = shape = (*self._channels(taps), prod(window.size for _, window in self.found.rows))
         kind = None if self.types.taps is taps.dtype else self.types.taps
-        transform = Transform(flat, kronecker(self.matrices.filter, self.matrices.filter), kind)
-        changed = Operand(taps.name, _at(*shape[:2], self.n * self.n), self.types.taps, constant=True)
-        channel, maps = self.found.channel, self.found.maps
-        e0, e1, i0, i1 = axis("e0", self.n), axis("e1", self.n), axis("i0", self.m), axis("i1", self.m)
-        t0, t1 = self._tile_axes()
-        row_axes = (*self._lead((e0,)), t0, t1, axis("j1", self.n), channel)
-        data_axes = (*self._lead((e0, e1)), t0, t1, channel)
-        output_row_axes = (*self._lead(()), t0, t1, i0, e1, maps)
-        output_axes = (*self._lead(()), t0, t1, i0, i1, maps)
-        product_axes = (*self._lead((self.entries,)), self.places, maps)
+        transform = Transform(shape, self._filter(), kind)
+        changed = Operand(taps.name, _at(*lead, self.entries.size), self.types.taps, constant=True)
+        data_axes = (*self._lead(self._axes("e", self.n)), *self._tile_axes(), self.found.channel)
+        output_axes = (*self._lead(()), *self._tile_axes(), *self._axes("i", self.m), self.found.maps)
+        product_axes = (*self._lead((self.entries,)), self.places, self.found.maps)
+        place = old.stages.index(self.found.stage)
+        tiles, outputs = self._tiles(data_axes), self._outputs(output_axes)
         temporaries = (
-            self._buffer("tiles_rows", self.types.tiles, *row_axes),
-            self._buffer("tiles_sum", self.types.tiles, *data_axes),
-            self._spread("tiles", self.types.tiles, *self._lead((self.entries,)), self.places, channel),
+            *(self._buffer(s.name, self.types.tiles, *s.axes) for s in tiles[:-1]),
+            self._spread(
+                "tiles", self.types.tiles, *self._lead((self.entries,)), self.places, self.found.channel
+            ),
             self._buffer("product_sum", self.dtype, *product_axes),
             self._spread("product", self.dtype, *product_axes),
-            self._buffer("outputs_rows", self.dtype, *output_row_axes),
-            self._buffer("outputs", self.dtype, *output_axes),
+            *(self._buffer(s.name, self.dtype, *s.axes) for s in outputs),
             *(t for t in old.temporaries if t.name != self.found.stage.target),
         )
-        place = old.stages.index(self.found.stage)
         stages = (
             *old.stages[:place],
-            *self._tiles(row_axes, data_axes),
+            *tiles,
             *self._product(product_axes),
-            *self._outputs(output_row_axes, output_axes),
+            *outputs,
             *(s.rewritten(self._read) for s in old.stages[place + 1 :]),
         )
         return replace(
@@ -209,6 +205,23 @@ class _Rewriting:
             transforms={taps.name: transform},
         )
 
+    def _channels(self, taps: Operand) -> tuple[int, int]:
+        """Sizes of the taps' two dimensions of channels."""
+        first, second, *_ = (
+            n for n, i in zip(taps.sizes, self.found.taps.indices, strict=True) if i.constant is None
+        )
+        return first, second
+
+    def _filter(self) -> tuple[tuple[float, ...], ...]:
+        matrix = self.matrices.filter
+        if len(self.dimensions) == 1:
+            return tuple(tuple(map(float, row)) for row in matrix)
+        return kronecker(matrix, matrix)
+
+    def _axes(self, name: str, size: int) -> tuple[Axis, ...]:
+        """An axis for each dimension of the window."""
+        return tuple(axis(f"{name}{d}", size) for d in self.dimensions)
+
     def _lead(self, entries: tuple[Axis, ...]) -> tuple[Axis, ...]:
         """Axes of entries and the batch in the order of buffers, whose first dimension alone can be symbolic."""
         opened = tuple(a for a in self.found.batch if a.extent.constant is None)
@@ -217,8 +230,15 @@ class _Rewriting:
     def _place(self, entry: Index) -> tuple[Index, ...]:
         return tuple(entry if a is self.entries else Index.of(a.name) for a in self._lead((self.entries,)))
 
-    def _tile_axes(self) -> tuple[Axis, Axis]:
-        return axis("t0", self.tiles[0]), axis("t1", self.tiles[1])
+    def _tile_axes(self) -> tuple[Axis, ...]:
+        return tuple(axis(f"t{d}", size) for d, size in enumerate(self.tiles))
+
+    def _number(self, name: str, sizes: Sequence[int]) -> Index:
+        """The number of a place whose coordinates are axes of that name."""
+        first, *others = (Index.of(f"{name}{d}") for d in self.dimensions)
+        for size, other in zip(sizes[1:], others, strict=True):
+            first = first * size + other
+        return first
 
     def _buffer(self, name: str, dtype: DType, *axes: Axis) -> Operand:
         return Operand(f"{name}_buffer", tuple(a.extent for a in axes), dtype)
@@ -238,41 +258,42 @@ class _Rewriting:
         """The body with the convolution's sums read from the tiles of outputs, without the factor of the matrices."""
         m, target = self.m, self.found.stage.target
         names = [index.name for index in self.found.stage.target_indices]
-        (row, _), (column, _) = self.found.rows
 
         def rule(e: Expr) -> Expr | None:
             if not isinstance(e, Load) or e.buffer != target:
                 return None
             at = dict(zip(names, e.indices, strict=True))
-            h, w = at[row.name], at[column.name]
             lead = (at[a.name] for a in self._lead(()))
-            place = (*lead, h // m, w // m, h % m, w % m, at[self.found.maps.name])
+            places = [at[row.name] for row, _ in self.found.rows]
+            place = (*lead, *(p // m for p in places), *(p % m for p in places), at[self.found.maps.name])
             return self.types.divided(Load("outputs_buffer", place))
 
         return rewrite(body, rule)
 
-    def _tiles(self, row_axes: tuple[Axis, ...], axes: tuple[Axis, ...]) -> tuple[Stage, Stage, Stage]:
-        n, m, dtype = self.n, self.m, self.types.tiles
-        (row, i), (column, j) = self.found.rows
-        j0, j1 = axis("j0", n), axis("j1", n)
-        moved = {
-            row.name: Index.of("t0") * m,
-            i.name: Index.of("j0"),
-            column.name: Index.of("t1") * m,
-            j.name: Index.of("j1"),
-        }
+    def _tiles(self, axes: tuple[Axis, ...]) -> list[Stage]:
+        """Transforms of the data, a dimension each, and what stores the entries."""
+        dtype, inner = self.types.tiles, self._axes("j", self.n)
+        moved = dict[str, Index]()
+        for d, (row, window) in enumerate(self.found.rows):
+            moved |= {row.name: Index.of(f"t{d}") * self.m, window.name: Index.of(f"j{d}")}
         load = Load(self.found.data.buffer, tuple(x.substitute(moved) for x in self.found.data.indices))
-        fixed = {a.name: a.size for a in (*row_axes, j0) if a.extent.constant is not None}
-        element = self._as(dtype, self._guarded(load, fixed))
-        rows = self._sum(
-            "tiles_rows", row_axes, j0, self._pick(self.matrices.data, "e0", "j0", dtype), element
-        )
-        between = Load("tiles_rows_buffer", _names(row_axes))
-        total = self._sum("tiles_sum", axes, j1, self._pick(self.matrices.data, "e1", "j1", dtype), between)
-        place = Index.of("t0") * self.tiles[1] + "t1"
-        stored = (*self._place(Index.of("e0") * n + "e1"), place, Index.of(self.found.channel.name))
-        loaded = Load("tiles_sum_buffer", _names(axes))
-        return rows, total, Stage("tiles", axes, (), None, loaded, "tiles_buffer", stored, dtype)
+        fixed = {a.name: a.size for a in (*axes, *inner) if a.extent.constant is not None}
+        value, stages = self._as(dtype, self._guarded(load, fixed)), list[Stage]()
+        for d in self.dimensions:
+            last = d == len(self.dimensions) - 1
+            # Between the two the second coordinate is an input's still.
+            own = (
+                axes
+                if last
+                else (*self._lead(self._axes("e", self.n)[:1]), *self._tile_axes(), inner[1], axes[-1])
+            )
+            name = "tiles_sum" if last else "tiles_rows"
+            factor = self._pick(self.matrices.data, f"e{d}", f"j{d}", dtype)
+            stages.append(self._sum(name, own, inner[d], factor, value))
+            value = Load(f"{name}_buffer", _names(own))
+        number = self._number("e", [self.n] * len(self.tiles))
+        stored = (*self._place(number), self._number("t", self.tiles), Index.of(self.found.channel.name))
+        return [*stages, Stage("tiles", axes, (), None, value, "tiles_buffer", stored, dtype)]
 
     def _sum(self, name: str, axes: tuple[Axis, ...], over: Axis, factor: Expr, value: Expr) -> Stage:
         """One dimension of a transform."""
@@ -301,15 +322,21 @@ class _Rewriting:
         loaded = Load("product_sum_buffer", at)
         return total, Stage("product", axes, (), None, loaded, "product_buffer", at, self.dtype)
 
-    def _outputs(self, row_axes: tuple[Axis, ...], axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
-        n, matrix = self.n, self.matrices.output
-        tile = Index.of("t0") * self.tiles[1] + "t1"
-        entry = self._place(Index.of("e0") * n + "e1")
-        product = Load("product_buffer", (*entry, tile, Index.of(self.found.maps.name)))
-        e0, e1 = axis("e0", n), axis("e1", n)
-        rows = self._sum("outputs_rows", row_axes, e0, self._pick(matrix, "i0", "e0", self.dtype), product)
-        between = Load("outputs_rows_buffer", _names(row_axes))
-        return rows, self._sum("outputs", axes, e1, self._pick(matrix, "i1", "e1", self.dtype), between)
+    def _outputs(self, axes: tuple[Axis, ...]) -> list[Stage]:
+        """Transforms of the products, a dimension each."""
+        matrix, entries = self.matrices.output, self._axes("e", self.n)
+        number = self._number("e", [self.n] * len(self.tiles))
+        tile = self._number("t", self.tiles)
+        value: Expr = Load("product_buffer", (*self._place(number), tile, Index.of(self.found.maps.name)))
+        stages = list[Stage]()
+        for d in self.dimensions:
+            last = d == len(self.dimensions) - 1
+            own = (*self._lead(()), *self._tile_axes(), axis("i0", self.m), *entries[1:], axes[-1])
+            name, places = ("outputs", axes) if last else ("outputs_rows", own)
+            factor = self._pick(matrix, f"i{d}", f"e{d}", self.dtype)
+            stages.append(self._sum(name, places, entries[d], factor, value))
+            value = Load(f"{name}_buffer", _names(places))
+        return stages
 
     def _as(self, dtype: DType, value: Expr) -> Expr:
         """The element in the type of a sum; floats have one type throughout."""

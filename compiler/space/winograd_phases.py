@@ -7,7 +7,7 @@ over the entries of the tile are unrolled, so that the constant matrices become 
 from __future__ import annotations
 
 from functools import cached_property
-from math import sqrt
+from math import prod, sqrt
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
@@ -52,12 +52,11 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
     if found.stride > 1 and not _has_room(found):
         return {}
     sizes, taps = [spatial.size for spatial, _ in found.rows], found.rows[0][1].size
-    direct = sizes[0] * sizes[1] * taps**2
+    direct = prod(sizes) * taps ** len(sizes)
     costs = {}
     for m in TILES:
         if _possible(source[1], m):
-            tiles = -(-sizes[0] // m) * -(-sizes[1] // m)
-            costs[m] = tiles * (found.stride * (m - 1) + taps) ** 2
+            costs[m] = prod(-(-size // m) * (found.stride * (m - 1) + taps) for size in sizes)
     best = min(costs.values(), default=direct)
     return {m: cost / direct for m, cost in costs.items() if cost < direct and cost <= NEAR_BEST * best}
 
@@ -177,19 +176,31 @@ class WinogradPhases:
     def _before(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""
         lanes = tile_axes(self.workload, self._by_name["tiles"], self._target).lanes
-        channel = self._found.channel.name
-        batch = [a.name for a in self._found.batch]
-        outer = [*batch, "t0", "t1", f"{channel}.o"]
-        return [
+        channel, batch = self._found.channel.name, [a.name for a in self._found.batch]
+        tiles, entries, inputs = self._each("t"), self._each("e"), self._each("j")
+        outer = [*batch, *tiles, f"{channel}.o"]
+        steps: list[Step] = [
             Split("tiles", channel, lanes),
-            Reorder("tiles", (*outer, "e0", "e1", f"{channel}.i")),
-            ComputeAt("tiles_sum", "tiles", "e0"),
-            ComputeAt("tiles_rows", "tiles", "e0"),
-            Reorder("tiles_rows", ("e0", *batch, "t0", "t1", "j0", "j1", channel)),
-            *bind("tiles_rows", unrolled=("j0", "j1"), vector=channel),
-            Reorder("tiles_sum", ("e0", *batch, "t0", "t1", "j1", "e1", channel)),
-            *bind("tiles_sum", unrolled=("j1", "e1"), vector=channel),
-            *bind("tiles", unrolled=("e0", "e1"), vector=f"{channel}.i"),
+            Reorder("tiles", (*outer, *entries, f"{channel}.i")),
+        ]
+        if len(entries) == 1:
+            steps += [
+                ComputeAt("tiles_sum", "tiles", outer[-1]),
+                Reorder("tiles_sum", (*batch, *tiles, *inputs, *entries, channel)),
+                *bind("tiles_sum", unrolled=(*inputs, *entries), vector=channel),
+            ]
+        else:
+            steps += [
+                ComputeAt("tiles_sum", "tiles", "e0"),
+                ComputeAt("tiles_rows", "tiles", "e0"),
+                Reorder("tiles_rows", ("e0", *batch, *tiles, *inputs, channel)),
+                *bind("tiles_rows", unrolled=inputs, vector=channel),
+                Reorder("tiles_sum", ("e0", *batch, *tiles, "j1", "e1", channel)),
+                *bind("tiles_sum", unrolled=("j1", "e1"), vector=channel),
+            ]
+        return [
+            *steps,
+            *bind("tiles", unrolled=entries, vector=f"{channel}.i"),
             *share("tiles", outer[:-1]),
         ]
 
@@ -202,24 +213,38 @@ class WinogradPhases:
         """
         store = self.workload.stages[-1]
         lanes = tile_axes(self.workload, store, self._target, self._by_name["outputs"]).lanes
-        maps = self._found.maps.name
-        (row, _), (column, _) = self._found.rows
-        batch = [a.name for a in self._found.batch]
-        outer = [*batch, f"{row.name}.o", f"{column.name}.o", f"{maps}.o"]
-        whole = tuple(f"{a.name}.i" for a in (row, column) if a.size % self._m == 0)
-        return [
-            *(Split(store.name, a.name, self._m) for a in (row, column)),
+        maps, batch = self._found.maps.name, [a.name for a in self._found.batch]
+        rows, tiles = [row for row, _ in self._found.rows], self._each("t")
+        outer = [*batch, *(f"{row.name}.o" for row in rows), f"{maps}.o"]
+        whole = tuple(f"{row.name}.i" for row in rows if row.size % self._m == 0)
+        steps: list[Step] = [
+            *(Split(store.name, row.name, self._m) for row in rows),
             Split(store.name, maps, lanes),
-            Reorder(store.name, (*outer, f"{row.name}.i", f"{column.name}.i", f"{maps}.i")),
+            Reorder(store.name, (*outer, *(f"{row.name}.i" for row in rows), f"{maps}.i")),
             ComputeAt("outputs", store.name, f"{maps}.o"),
-            Reorder("outputs", (*batch, "t0", "t1", "i0", "e1", "i1", maps)),
-            ComputeAt("outputs_rows", "outputs", "i0"),
-            Reorder("outputs_rows", (*batch, "t0", "t1", "i0", "e0", "e1", maps)),
-            *bind("outputs_rows", unrolled=("e0", "e1"), vector=maps),
-            *bind("outputs", unrolled=("i0", "e1", "i1"), vector=maps),
+        ]
+        if len(rows) == 1:
+            steps += [
+                Reorder("outputs", (*batch, *tiles, "e0", "i0", maps)),
+                *bind("outputs", unrolled=("e0", "i0"), vector=maps),
+            ]
+        else:
+            steps += [
+                Reorder("outputs", (*batch, *tiles, "i0", "e1", "i1", maps)),
+                ComputeAt("outputs_rows", "outputs", "i0"),
+                Reorder("outputs_rows", (*batch, *tiles, "i0", "e0", "e1", maps)),
+                *bind("outputs_rows", unrolled=("e0", "e1"), vector=maps),
+                *bind("outputs", unrolled=("i0", "e1", "i1"), vector=maps),
+            ]
+        return [
+            *steps,
             *bind(store.name, unrolled=whole, vector=f"{maps}.i"),
             *share(store.name, outer[:-1]),
         ]
+
+    def _each(self, name: str) -> tuple[str, ...]:
+        """The axis of that name in each dimension of the window."""
+        return tuple(f"{name}{d}" for d in range(len(self._found.rows)))
 
 
 def bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:

@@ -92,6 +92,23 @@ def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
     return anchored((size, size, oc), (3, 3, per_in), "sum", apply("mul", data, weights), operands)
 
 
+def row_convolution(
+    size: int, ic: int, oc: int, taps: int, *, stride: int = 1, beside: int | None = None
+) -> Workload:
+    """Along one dimension, channels last; `beside`: so many rows of an image, and taps with a dimension of 1."""
+    lead = () if beside is None else (beside,)
+    first = len(lead)
+    place, n = (Index.of(f"s{first + d}") for d in range(2))
+    rows = at(*(f"s{d}" for d in range(first)))
+    data = Load("x0", (*rows, place * stride + "r0", *at("r1")))
+    weights = Load("c0", (n, *at("r1", *(0 for _ in lead), "r0")))
+    operands = (
+        operand("x0", *lead, (size - 1) * stride + taps, ic),
+        operand("c0", oc, ic, *(1 for _ in lead), taps, constant=True),
+    )
+    return anchored((*lead, size, oc), (taps, ic), "sum", apply("mul", data, weights), operands)
+
+
 def grouped_apart(
     size: int, groups: int, per_in: int, per_out: int, *, images: int | None = None
 ) -> Workload:

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import LoopKind, Store, walk_statements
@@ -19,7 +20,7 @@ from compiler.schedule.algorithm import REWRITES
 from compiler.schedule.cook_toom import cook_toom, growth, whole
 from compiler.schedule.padded import BUFFER, find_padding, padded
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.winograd import find_convolution, winograd
+from compiler.schedule.winograd import find_convolution, winograd, winograd_types
 from compiler.space.rules import build_space
 from compiler.space.winograd_phases import winograd_tiles
 from compiler.target import PRESETS, Target, native_target
@@ -35,6 +36,7 @@ from tests.compiler.workloads import (
     matmul,
     padded_convolution,
     random_operands,
+    row_convolution,
 )
 
 
@@ -95,6 +97,9 @@ def test_errors_grow_less_than_with_whole_points(m: int) -> None:
         *(convolution(size, 5, 6, 3) for size in (4, 7, 9)),
         convolution(7, 4, 3, 2),
         convolution(7, 4, 3, 3, 2),
+        row_convolution(11, 5, 4, 3),
+        row_convolution(7, 3, 5, 2, beside=3),
+        row_convolution(6, 3, 5, 3, beside=2, stride=2),
         convolution(5, 4, 3, 5, 2),
         grouped_apart(7, 3, 5, 4),
         grouped_apart(5, 2, 4, 3, images=2),
@@ -174,7 +179,7 @@ def test_only_padding_with_zeros_is_copied() -> None:
 )
 def test_it_does_not_apply_where_nothing_is_shared(workload: Workload) -> None:
     assert find_convolution(workload) is None
-    with pytest.raises(ScheduleError, match="square taps"):
+    with pytest.raises(ScheduleError, match="a row or a square"):
         winograd(workload, (2,))
 
 
@@ -201,6 +206,14 @@ def test_entries_of_groups_do_not_share_the_sets_of_a_cache(images: int | None, 
     assert dense.buffers["tiles_buffer"].sizes == (49, 16, 192)
 
 
+def test_bytes_are_not_summed_along_one_dimension() -> None:
+    found = find_convolution(row_convolution(9, 4, 4, 3))
+    assert found is not None
+    whole_sums = replace(found, stage=replace(found.stage, dtype=DType.I32))
+    with pytest.raises(ValueError, match="along one dimension"):
+        winograd_types(row_convolution(9, 4, 4, 3), whole_sums, 2)
+
+
 def test_it_does_not_apply_to_a_matrix_product() -> None:
     assert find_convolution(matmul(5, 6, 7)) is None
     assert "algorithm" not in [k.name for k in build_space(KINDS["matmul"], native_target(), 1).knobs]
@@ -213,6 +226,9 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
         convolution(11, 19, 21, 5),
         padded_convolution(10, 12, 17, 4),
         convolution(9, 19, 21, 3, 2),
+        row_convolution(50, 19, 21, 3),
+        row_convolution(17, 24, 40, 7, beside=5),
+        row_convolution(33, 20, 33, 3, stride=2),
         padded_convolution(22, 20, 33, 3, 2),
         grouped_apart(13, 3, 24, 20),
         grouped_apart(8, 4, 16, 16, images=2),
