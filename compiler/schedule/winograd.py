@@ -13,7 +13,8 @@ along one dimension and then along the other, which takes about half the operati
 computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image.
 
 Groups of channels are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r
-entries wide. Where the window has one dimension, everything is along that, and the other one is a batch.
+entries wide. Where the window has one dimension, everything is along that, and the other one is a batch. Of a window of
+three, or of two that differ, the products sum over the first: what it slides along is numbered as the data number it.
 
 Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).
 """
@@ -21,7 +22,7 @@ Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from compiler.dtype import DType
@@ -29,54 +30,12 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.packing import Transform
 from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Pick, rewrite
+from compiler.schedule.convolution import Convolution, find_convolution
 from compiler.schedule.cook_toom import Matrix, kronecker
 from compiler.schedule.spread import spread_rows
 from compiler.schedule.winograd_types import WinogradTypes, float_types, whole_types
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
-
-DIMENSIONS = 2
-"""Of a window, at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Convolution:
-    """The parts of a convolution that Winograd's algorithm applies to.
-
-    Attributes:
-        stage: the convolution; what stands before it are copies of its data.
-        data, taps: the two loads of the product.
-        rows: (spatial axis, window axis) of each dimension of the window, in the order in which the taps store them.
-        stride: places of the data from an output to the next, the same in all dimensions.
-        channel: the other reduction axis.
-        maps: the spatial axis that moves the taps alone (output channels, of a group where there are several).
-        batch: spatial axes that are neither, groups among them; only these may be symbolic.
-    """
-
-    stage: Stage
-    data: Load
-    taps: Load
-    rows: tuple[tuple[Axis, Axis], ...]
-    stride: int
-    channel: Axis
-    maps: Axis
-    batch: tuple[Axis, ...]
-
-
-def find_convolution(workload: Workload) -> Convolution | None:
-    """The convolution, where the first stage that reduces is one with no dilation and square taps."""
-    stage = next((s for s in workload.stages if s.reducer is not None), None)
-    if stage is None or stage.reducer != "sum" or not isinstance(stage.body, Apply) or stage.body.op != "mul":
-        return None
-    whole = stage.dtype.is_integer
-    plain = [e.value if whole and isinstance(e, Cast) else e for e in stage.body.args]
-    constants = {o.name for o in workload.operands if o.constant}
-    for data, taps in (plain, plain[::-1]):
-        if not isinstance(data, Load) or not isinstance(taps, Load):
-            return None
-        if taps.buffer in constants and data.buffer not in constants:
-            return _match(workload, stage, data, taps)
-    return None
 
 
 def winograd_types(workload: Workload, found: Convolution, m: int) -> WinogradTypes:
@@ -88,7 +47,7 @@ def winograd_types(workload: Workload, found: Convolution, m: int) -> WinogradTy
     if len(found.rows) == 1:
         msg = "no exact form along one dimension"
         raise ValueError(msg)
-    return whole_types(m, size, found.stride, found.stage.dtype, data.dtype, taps, found.channel.size)
+    return whole_types(m, size, found.stride, found.stage.dtype, data.dtype, taps, found.summed)
 
 
 def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
@@ -105,59 +64,6 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     return _Rewriting(workload, found, parameters[0], types).workload()
 
 
-def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolution | None:
-    sizes = workload.buffers[taps.buffer].sizes
-    indices = [
-        index for index, size in zip(taps.indices, sizes, strict=True) if size > 1 or index.constant != 0
-    ]
-    lead, window = indices[:2], indices[2:]
-    reduces = {a.name: a for a in stage.reduce_axes}
-    spatial = {a.name: a for a in stage.axes}
-    windows = [reduces[name] for index in window if (name := str(index.name)) in reduces]
-    if not 1 <= len(windows) <= DIMENSIONS or len(windows) < len(window) or len(reduces) != 1 + len(windows):
-        return None
-    used = {name for index in data.indices for name in index.names()}
-    moved = [name for index in lead for name in index.names()]
-    channels = [name for name in moved if name in reduces and reduces[name] not in windows]
-    maps = [name for name in moved if name in spatial and name not in used]
-    if len(channels) != 1 or len(maps) != 1 or not _steps_by_one(lead, maps[0]):
-        return None
-    pairs = [(axis_, *found) for axis_ in windows if (found := _row(data, spatial, axis_)) is not None]
-    if len(pairs) < len(windows) or len({(axis_.extent, stride) for axis_, _, stride in pairs}) > 1:
-        return None
-    rows = tuple((row, axis_) for axis_, row, _ in pairs)
-    (size, stride), *_ = ((axis_.extent.constant, stride) for axis_, _, stride in pairs)
-    batch = tuple(a for a in stage.axes if a.name not in (maps[0], *(row.name for row, _ in rows)))
-    plain = _steps_by_one(taps.indices, channels[0]) and _steps_by_one(data.indices, channels[0])
-    if not plain or not {a.name for a in batch} <= used or not all(i.is_affine() for i in data.indices):
-        return None
-    if size is None or size < 2 or any(row.extent.constant is None for row, _ in rows):
-        return None
-    return Convolution(stage, data, taps, rows, stride, reduces[channels[0]], spatial[maps[0]], batch)
-
-
-def _steps_by_one(indices: Sequence[Index], name: str) -> bool:
-    """Whether neighbours along an axis are neighbours in exactly one of the dimensions."""
-    found = [index for index in indices if name in index.names()]
-    return len(found) == 1 and found[0].is_affine() and found[0].coefficient(name) == 1
-
-
-def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> tuple[Axis, int] | None:
-    """The spatial axis that slides with a window axis and its stride: an index is `axis * stride + window + constant`.
-
-    None where there is none, or a stride passes over data.
-    """
-    indices = [index for index in data.indices if window.name in index.names()]
-    if len(indices) != 1 or not indices[0].is_affine():
-        return None
-    terms = {str(name): factor for name, factor in indices[0].terms}
-    step = terms.pop(window.name)
-    if len(terms) != 1 or step != 1:
-        return None
-    ((name, stride),) = terms.items()
-    return (spatial[name], stride) if name in spatial and 1 <= stride <= window.size else None
-
-
 class _Rewriting:
     def __init__(self, workload: Workload, found: Convolution, m: int, types: WinogradTypes) -> None:
         self.workload_, self.found, self.m, self.types = workload, found, m, types
@@ -171,11 +77,13 @@ class _Rewriting:
     def workload(self) -> Workload:
         old = self.workload_
         taps = next(o for o in old.operands if o.name == self.found.taps.buffer)
-        *lead, _ = shape = (*self._channels(taps), prod(window.size for _, window in self.found.rows))
+        lead = [n for n, i in zip(taps.sizes, self.found.taps.indices, strict=True) if i.constant is None]
+        del lead[-len(self.found.rows) :]
+        shape = (*lead, prod(window.size for _, window in self.found.rows))
         kind = None if self.types.taps is taps.dtype else self.types.taps
         transform = Transform(shape, self._filter(), kind)
         changed = Operand(taps.name, _at(*lead, self.entries.size), self.types.taps, constant=True)
-        data_axes = (*self._lead(self._axes("e", self.n)), *self._tile_axes(), self.found.channel)
+        data_axes = (*self._data_lead(self._axes("e", self.n)), *self._tile_axes(), self.found.channel)
         output_axes = (*self._lead(()), *self._tile_axes(), *self._axes("i", self.m), self.found.maps)
         product_axes = (*self._lead((self.entries,)), self.places, self.found.maps)
         place = old.stages.index(self.found.stage)
@@ -183,7 +91,7 @@ class _Rewriting:
         temporaries = (
             *(self._buffer(s.name, self.types.tiles, *s.axes) for s in tiles[:-1]),
             self._spread(
-                "tiles", self.types.tiles, *self._lead((self.entries,)), self.places, self.found.channel
+                "tiles", self.types.tiles, *self._data_lead((self.entries,)), self.places, self.found.channel
             ),
             self._buffer("product_sum", self.dtype, *product_axes),
             self._spread("product", self.dtype, *product_axes),
@@ -205,13 +113,6 @@ class _Rewriting:
             transforms={taps.name: transform},
         )
 
-    def _channels(self, taps: Operand) -> tuple[int, int]:
-        """Sizes of the taps' two dimensions of channels."""
-        first, second, *_ = (
-            n for n, i in zip(taps.sizes, self.found.taps.indices, strict=True) if i.constant is None
-        )
-        return first, second
-
     def _filter(self) -> tuple[tuple[float, ...], ...]:
         matrix = self.matrices.filter
         if len(self.dimensions) == 1:
@@ -227,8 +128,13 @@ class _Rewriting:
         opened = tuple(a for a in self.found.batch if a.extent.constant is None)
         return (*opened, *entries, *(a for a in self.found.batch if a not in opened))
 
-    def _place(self, entry: Index) -> tuple[Index, ...]:
-        return tuple(entry if a is self.entries else Index.of(a.name) for a in self._lead((self.entries,)))
+    def _data_lead(self, entries: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """The same of what the data become."""
+        numbered = dict(zip(self.found.batch, self.found.data_batch, strict=True))
+        return tuple(numbered.get(a, a) for a in self._lead(entries))
+
+    def _place(self, lead: tuple[Axis, ...], entry: Index) -> tuple[Index, ...]:
+        return tuple(entry if a is self.entries else Index.of(a.name) for a in lead)
 
     def _tile_axes(self) -> tuple[Axis, ...]:
         return tuple(axis(f"t{d}", size) for d, size in enumerate(self.tiles))
@@ -276,7 +182,9 @@ class _Rewriting:
         moved = dict[str, Index]()
         for d, (row, window) in enumerate(self.found.rows):
             moved |= {row.name: Index.of(f"t{d}") * self.m, window.name: Index.of(f"j{d}")}
-        load = Load(self.found.data.buffer, tuple(x.substitute(moved) for x in self.found.data.indices))
+        slid = {deep.index + deep.low: Index.of(deep.place.name) + deep.low for deep in self.found.deep}
+        at = tuple(slid.get(x) or x.substitute(moved) for x in self.found.data.indices)
+        load = Load(self.found.data.buffer, at)
         fixed = {a.name: a.size for a in (*axes, *inner) if a.extent.constant is not None}
         value, stages = self._as(dtype, self._guarded(load, fixed)), list[Stage]()
         for d in self.dimensions:
@@ -285,14 +193,15 @@ class _Rewriting:
             own = (
                 axes
                 if last
-                else (*self._lead(self._axes("e", self.n)[:1]), *self._tile_axes(), inner[1], axes[-1])
+                else (*self._data_lead(self._axes("e", self.n)[:1]), *self._tile_axes(), inner[1], axes[-1])
             )
             name = "tiles_sum" if last else "tiles_rows"
             factor = self._pick(self.matrices.data, f"e{d}", f"j{d}", dtype)
             stages.append(self._sum(name, own, inner[d], factor, value))
             value = Load(f"{name}_buffer", _names(own))
         number = self._number("e", [self.n] * len(self.tiles))
-        stored = (*self._place(number), self._number("t", self.tiles), Index.of(self.found.channel.name))
+        lead = self._place(self._data_lead((self.entries,)), number)
+        stored = (*lead, self._number("t", self.tiles), Index.of(self.found.channel.name))
         return [*stages, Stage("tiles", axes, (), None, value, "tiles_buffer", stored, dtype)]
 
     def _sum(self, name: str, axes: tuple[Axis, ...], over: Axis, factor: Expr, value: Expr) -> Stage:
@@ -312,13 +221,18 @@ class _Rewriting:
         return Guard(bounds, load, Const(0, buffer.dtype)) if bounds else load
 
     def _product(self, axes: tuple[Axis, ...]) -> tuple[Stage, Stage]:
-        channel = self.found.channel
-        lead = tuple(i for i in self.found.taps.indices if i.constant is None)[:2]
-        tiles = Load("tiles_buffer", (*self._place(Index.of("e")), Index.of("t"), Index.of(channel.name)))
+        channel, deep = self.found.channel, self.found.deep
+        lead = tuple(i for i in self.found.taps.indices if i.constant is None)[: -len(self.found.rows)]
+        slid = {Index.of(d.place.name): d.index for d in deep}
+        place = self._place(self._data_lead((self.entries,)), Index.of("e"))
+        tiles = Load(
+            "tiles_buffer", (*(slid.get(i, i) for i in place), Index.of("t"), Index.of(channel.name))
+        )
         taps = Load(self.found.taps.buffer, (*lead, Index.of("e")))
         body = Apply("mul", (self._as(self.dtype, tiles), self._as(self.dtype, taps)))
         at = tuple(Index.of(a.name) for a in axes)
-        total = Stage("product_sum", axes, (channel,), "sum", body, "product_sum_buffer", at, self.dtype)
+        over = (*(d.window for d in deep), channel)
+        total = Stage("product_sum", axes, over, "sum", body, "product_sum_buffer", at, self.dtype)
         loaded = Load("product_sum_buffer", at)
         return total, Stage("product", axes, (), None, loaded, "product_buffer", at, self.dtype)
 
@@ -327,7 +241,10 @@ class _Rewriting:
         matrix, entries = self.matrices.output, self._axes("e", self.n)
         number = self._number("e", [self.n] * len(self.tiles))
         tile = self._number("t", self.tiles)
-        value: Expr = Load("product_buffer", (*self._place(number), tile, Index.of(self.found.maps.name)))
+        value: Expr = Load(
+            "product_buffer",
+            (*self._place(self._lead((self.entries,)), number), tile, Index.of(self.found.maps.name)),
+        )
         stages = list[Stage]()
         for d in self.dimensions:
             last = d == len(self.dimensions) - 1

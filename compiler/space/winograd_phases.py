@@ -13,12 +13,13 @@ from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
+from compiler.schedule.convolution import Convolution, find_convolution
 from compiler.schedule.cook_toom import cook_toom, growth
 from compiler.schedule.copied_data import TYPES, copied_data
 from compiler.schedule.padded import STAGE as PADDED
 from compiler.schedule.padded import find_padding, padded
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
-from compiler.schedule.winograd import Convolution, find_convolution, winograd
+from compiler.schedule.winograd import winograd
 from compiler.space.dot_phases import copy_steps, instructions
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.register_tile import RegisterTile
@@ -176,7 +177,7 @@ class WinogradPhases:
     def _before(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""
         lanes = tile_axes(self.workload, self._by_name["tiles"], self._target).lanes
-        channel, batch = self._found.channel.name, [a.name for a in self._found.batch]
+        channel, batch = self._found.channel.name, [a.name for a in self._found.data_batch]
         tiles, entries, inputs = self._each("t"), self._each("e"), self._each("j")
         outer = [*batch, *tiles, f"{channel}.o"]
         steps: list[Step] = [

@@ -92,6 +92,18 @@ def grouped(size: int, groups: int, ic: int, oc: int) -> Workload:
     return anchored((size, size, oc), (3, 3, per_in), "sum", apply("mul", data, weights), operands)
 
 
+def windowed(size: tuple[int, ...], ic: int, oc: int, taps: tuple[int, ...], *, stride: int = 1) -> Workload:
+    """A convolution of any number of dimensions, channels last."""
+    dimensions = range(len(size))
+    window, channel = [f"r{d}" for d in dimensions], f"r{len(size)}"
+    rows = (Index.of(f"s{d}") * stride + name for d, name in enumerate(window))
+    maps = f"s{len(size)}"
+    body = apply("mul", Load("x0", (*rows, *at(channel))), Load("c0", at(maps, channel, *window)))
+    data = ((n - 1) * stride + r for n, r in zip(size, taps, strict=True))
+    operands = (operand("x0", *data, ic), operand("c0", oc, ic, *taps, constant=True))
+    return anchored((*size, oc), (*taps, ic), "sum", body, operands)
+
+
 def row_convolution(
     size: int, ic: int, oc: int, taps: int, *, stride: int = 1, beside: int | None = None
 ) -> Workload:

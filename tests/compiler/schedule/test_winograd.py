@@ -17,10 +17,11 @@ from compiler.loop.ir import LoopKind, Store, walk_statements
 from compiler.pipeline import build_kernel, build_nest
 from compiler.scalar import Guard, Pick, walk
 from compiler.schedule.algorithm import REWRITES
+from compiler.schedule.convolution import find_convolution
 from compiler.schedule.cook_toom import cook_toom, growth, whole
 from compiler.schedule.padded import BUFFER, find_padding, padded
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.winograd import find_convolution, winograd, winograd_types
+from compiler.schedule.winograd import winograd, winograd_types
 from compiler.space.rules import build_space
 from compiler.space.winograd_phases import winograd_tiles
 from compiler.target import PRESETS, Target, native_target
@@ -37,6 +38,7 @@ from tests.compiler.workloads import (
     padded_convolution,
     random_operands,
     row_convolution,
+    windowed,
 )
 
 
@@ -98,6 +100,9 @@ def test_errors_grow_less_than_with_whole_points(m: int) -> None:
         convolution(7, 4, 3, 2),
         convolution(7, 4, 3, 3, 2),
         row_convolution(11, 5, 4, 3),
+        windowed((4, 5, 6), 3, 4, (3, 3, 3)),
+        windowed((3, 6, 4), 3, 4, (2, 3, 3), stride=2),
+        windowed((7, 6), 3, 4, (5, 2)),
         row_convolution(7, 3, 5, 2, beside=3),
         row_convolution(6, 3, 5, 3, beside=2, stride=2),
         convolution(5, 4, 3, 5, 2),
@@ -227,6 +232,8 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
         padded_convolution(10, 12, 17, 4),
         convolution(9, 19, 21, 3, 2),
         row_convolution(50, 19, 21, 3),
+        windowed((4, 7, 9), 20, 21, (3, 3, 3)),
+        windowed((10, 11), 17, 33, (3, 5)),
         row_convolution(17, 24, 40, 7, beside=5),
         row_convolution(33, 20, 33, 3, stride=2),
         padded_convolution(22, 20, 33, 3, 2),

@@ -16,7 +16,7 @@ from compiler.space.winograd_phases import WinogradPhases
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
-from tests.compiler.workloads import convolution, padded_convolution, random_operands
+from tests.compiler.workloads import convolution, padded_convolution, random_operands, windowed
 
 V3 = PRESETS["x86-64-v3"]
 WHOLE = PRESETS["x86-64-v4"]
@@ -60,6 +60,16 @@ def test_zeros_of_the_matrices_cost_nothing() -> None:
 )
 def test_windows_of_other_sizes_have_fewer_multiplications_too(taps: int, chosen: str) -> None:
     assert algorithm(convolution(28, 64, 64, taps), target=NEAR) == chosen
+
+
+@pytest.mark.parametrize(
+    ("size", "taps"),
+    [((8, 16, 16), (3, 3, 3)), ((28, 28), (5, 3)), ((30, 30), (3, 5)), ((1000,), (3,)), ((17, 17), (1, 7))],
+)
+def test_windows_of_any_shape_have_fewer_multiplications_too(
+    size: tuple[int, ...], taps: tuple[int, ...]
+) -> None:
+    assert algorithm(windowed(size, 64, 64, taps), target=NEAR).startswith("winograd")
 
 
 def test_a_stride_has_fewer_multiplications_too() -> None:
