@@ -6,7 +6,7 @@ winograd     3x3 convolutions of images large enough for an algorithm with far f
 memory       operators that move more than they compute
 int8         products of bytes
 other        what no bar covers: extents so small that a call costs as much, outputs put together from several kernels,
-             groups of channels
+             groups of channels, and windows of other shapes with an algorithm of fewer multiplications
 """
 
 from __future__ import annotations
@@ -141,6 +141,11 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         **{f"conv3x3g{c // per}_{c}_{s}": partial(_square, 3, c, c, s, 1, c // per) for c, per, s in (
             (64, 16, 28), (192, 24, 20), (192, 48, 28), (384, 192, 12), (432, 48, 14),
         )},
+        "conv5x5_48_128_14": partial(_square, 5, 48, 128, 14),
+        "conv3x3s2_128_128_56": partial(_square, 3, 128, 128, 56, 2),
+        "conv1x7_192_192_17": partial(convolution, 192, 192, (17, 17), (1, 7)),
+        "conv1d_80_384_3000": partial(convolution, 80, 384, (3000,), (3,)),
+        "conv3d_32_32_8x16x16": partial(convolution, 32, 32, (8, 16, 16), (3, 3, 3)),
     },
 }  # fmt: skip
 
