@@ -113,7 +113,8 @@ def _match(workload: Workload, stage: Stage, data: Load, taps: Load) -> Convolut
     maps = [name for name in moved if name in spatial and name not in used]
     if len(channels) != 1 or len(maps) != 1 or not _steps_by_one(lead, maps[0]):
         return None
-    pairs = [(axis_, *found) for axis_ in windows if (found := _row(data, spatial, axis_)) is not None]
+    alone = {name: a for name, a in spatial.items() if name not in moved and _dimensions_of(data, name) == 1}
+    pairs = [(axis_, *found) for axis_ in windows if (found := _row(data, alone, axis_)) is not None]
     if len(pairs) < len(windows) or len({stride for *_, stride in pairs}) > 1:
         return None
     rows = tuple((row, axis_) for axis_, row, _ in pairs)
@@ -154,10 +155,16 @@ def _steps_by_one(indices: Sequence[Index], name: str) -> bool:
     return len(found) == 1 and found[0].is_affine() and found[0].coefficient(name) == 1
 
 
+def _dimensions_of(data: Load, name: str) -> int:
+    """In how many dimensions an axis moves the data."""
+    return sum(name in index.names() for index in data.indices)
+
+
 def _row(data: Load, spatial: dict[str, Axis], window: Axis) -> tuple[Axis, int] | None:
     """The spatial axis that slides with a window axis and its stride: an index is `axis * stride + window + constant`.
 
-    None where there is none, or a stride passes over data.
+    None where there is none, or a stride passes over data. `spatial`: those that move one dimension of the data, and
+    not the taps.
     """
     indices = [index for index in data.indices if window.name in index.names()]
     if len(indices) != 1 or not indices[0].is_affine():

@@ -13,9 +13,10 @@ import pytest
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.loop.ir import LoopKind, Store, walk_statements
 from compiler.pipeline import build_kernel, build_nest
-from compiler.scalar import Guard, Pick, walk
+from compiler.scalar import Apply, Guard, Load, Pick, walk
 from compiler.schedule.algorithm import REWRITES
 from compiler.schedule.convolution import find_convolution
 from compiler.schedule.cook_toom import cook_toom, growth, whole
@@ -186,6 +187,21 @@ def test_it_does_not_apply_where_nothing_is_shared(workload: Workload) -> None:
     assert find_convolution(workload) is None
     with pytest.raises(ScheduleError, match="a row or a square"):
         winograd(workload, (2,))
+
+
+def test_taps_that_differ_from_row_to_row_are_no_convolution() -> None:
+    workload = row_convolution(6, 4, 3, 3)
+    anchor = workload.stages[0]
+    product = anchor.body
+    assert isinstance(product, Apply)
+    data, taps = product.args
+    assert isinstance(data, Load)
+    assert isinstance(taps, Load)
+    own = Load(taps.buffer, (Index.of("s0") * 3 + "s1", *taps.indices[1:]))
+    along = Load(data.buffer, (data.indices[0], data.indices[1] + Index.of("s0")))
+    for changed in (Apply("mul", (data, own)), Apply("mul", (along, taps))):
+        stages = (replace(anchor, body=changed), *workload.stages[1:])
+        assert find_convolution(replace(workload, stages=stages)) is None
 
 
 def test_a_stride_makes_fewer_channels_no_choice() -> None:
