@@ -449,6 +449,8 @@ KINDS: dict[str, Workload] = {
     "convolution_padded": padded_convolution(6, 3, 12, 5),
     "pointwise": convolution(9, 27, 50, 1),
     "grouped": grouped(6, 3, 12, 18),
+    "groups_apart": grouped_apart(6, 3, 4, 6),
+    "volume": windowed((3, 4, 6), 3, 5, (3, 3, 3)),
     "depthwise": depthwise(7, 35),
     "depthwise_strided": depthwise(6, 16, 2),
     "matmul": matmul(13, 53, 37),
