@@ -37,6 +37,8 @@ _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
 ROUNDING = 0.75 * 2.0**-24
 """What float32 rounds by, nearly: errors add up like a random walk, and the largest of all outputs counts."""
+NEAR_CACHES = 5
+"""Second caches that what is stored of tiles with a stride fills at most where it is near."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
@@ -140,9 +142,14 @@ class WinogradPhases:
     def clearly(self) -> float:
         """Cycles, as a share of the direct form's, below which it is taken for faster without measuring.
 
-        Tiles with a stride are larger beside what they give, and less near than the estimate has them.
+        Tiles with a stride are larger beside what they give: the estimate is less sure of them, and takes many of them
+        for nearer than they are.
         """
-        return 0.9 if self._found.stride == 1 else 0.83
+        if self._found.stride == 1:
+            return 0.9
+        stored = {self._by_name["tiles"].target, self.product_stages[1].target}
+        between = sum(t.size_bytes for t in self.workload.temporaries if t.name in stored)
+        return 0.86 if between <= NEAR_CACHES * self._target.l2_bytes else 0.8
 
     @property
     def has_room(self) -> bool:

@@ -75,6 +75,8 @@ def test_windows_of_any_shape_have_fewer_multiplications_too(
 def test_a_stride_has_fewer_multiplications_too() -> None:
     assert algorithm(padded_convolution(56, 128, 128, 3, stride=2), target=NEAR) == "winograd4"
     assert algorithm(padded_convolution(28, 256, 256, 3, stride=2), target=NEAR) == "winograd2"
+    assert algorithm(padded_convolution(28, 128, 256, 3, stride=2), target=NEAR) == "winograd2"
+    assert algorithm(padded_convolution(112, 64, 64, 3, stride=2), target=NEAR) == "direct", "tiles are far"
 
 
 def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
