@@ -79,7 +79,7 @@ class Convolution:
 
 
 def find_convolution(workload: Workload) -> Convolution | None:
-    """The convolution, where the first stage that reduces is one with no dilation and square taps."""
+    """The convolution, where the first stage that reduces is one whose last dimensions of the window have no gaps."""
     stage = next((s for s in workload.stages if s.reducer is not None), None)
     if stage is None or stage.reducer != "sum" or not isinstance(stage.body, Apply) or stage.body.op != "mul":
         return None
