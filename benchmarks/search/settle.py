@@ -3,9 +3,9 @@
 The front of a pool is timed in turns with the default, in one process within the same seconds, so that what slows one
 slows all; only the ratios to the default count (tuner.pairs). Whoever was lucky falls back and the next comes forward,
 until all of the front have been compared often enough: what a comparison says depends on what else the machine does in
-that second. It depends on its process too: for some kernels that read constants from memory, a core is in one of two
-states for all that a process times, 20 % apart, and other kernels do not feel which. So each comparison has processes
-of its own. What a search would try first is compared as well, since its share of the best is what the report says.
+that second. It depends on its process too: some unrolled kernels that read constants from memory take one of two times,
+mostly the same one for as long as a process lives. So each comparison has processes of its own. What a search would try
+first is compared as well, since its share of the best is what the report says.
 """
 
 from __future__ import annotations
