@@ -7,14 +7,15 @@
               | Store(buffer, indices, value)       value: a scalar expression over the buffers
               | Block(statements)
     extent  ::= Extent(limit, bound)                max(0, min(limit, bound)); without a bound just the limit
-    kind    ::= serial | parallel | vector | unrolled | block | thread
+    kind    ::= serial | parallel | vector | unrolled | pipelined | block | thread
     scope   ::= global | shared | local | register  where a buffer lives
 
 A global buffer is the caller's, shared by all threads. A local buffer is memory of one thread (its stack): it holds
 values only between a store and a load in the same iteration of the loops around both. A register buffer is a local one
 whose every access is at a constant place, so that it needs no memory. A CPU uses serial, parallel, vector and unrolled
 loops, and global, local and register buffers; block, thread and shared are for GPUs. A vector loop's limit is the
-vector length; where its extent is smaller the rest of the lanes is masked.
+vector length; where its extent is smaller the rest of the lanes is masked. Pipelined loops beside each other become a
+serial one (compiler/loop/software_pipeline.py).
 
 An extent may depend on symbols, whose values a kernel gets when it runs; so may the dimensions of a global buffer, and
 its strides are then products. Where the bound has symbols only, the limit is the largest value that their ranges allow.
@@ -41,6 +42,7 @@ class LoopKind(enum.StrEnum):
     PARALLEL = "parallel"
     VECTOR = "vector"
     UNROLLED = "unrolled"
+    PIPELINED = "pipelined"
     BLOCK = "block"
     THREAD = "thread"
 

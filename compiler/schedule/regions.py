@@ -14,7 +14,7 @@ from compiler.errors import ScheduleError
 from compiler.index import ZERO, Index
 from compiler.loop.ir import Extent
 from compiler.schedule.state import ScheduledStage, State, qualified
-from compiler.symbol import Size, as_size, ranges_of
+from compiler.symbol import Size, as_size, divides, ranges_of
 from compiler.workload.ir import stage_loads
 
 
@@ -125,7 +125,7 @@ def region_extent(state: State, length: Size, whole: Index, origin: Index) -> Ex
     if isinstance(length, Index):
         return Extent(length.bounds(ranges_of(state.workload.symbols))[1], length)
     room = whole - _largest(state, origin) - length
-    if room.bounds(ranges_of(state.workload.symbols))[0] >= 0:
+    if room.bounds(ranges_of(state.workload.symbols))[0] >= 0 or divides(length, whole - origin):
         return Extent(length)
     return Extent(length, whole - origin)
 

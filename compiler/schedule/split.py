@@ -59,7 +59,7 @@ def _parts(loop: Loop, outer: str, factor: int, *, opened: bool) -> tuple[Extent
             f"cannot split {loop.name} by {factor}: it has {loop.extent} iterations; use a divisor of {size}"
         )
         raise ScheduleError(msg)
-    inner = Extent(factor) if opened and divides(factor, bound) else extent(factor, bound - done)
+    inner = Extent(factor) if divides(factor, bound) else extent(factor, bound - done)
     return extent(trips, ceiling(bound, factor)), inner
 
 

@@ -17,6 +17,7 @@ from compiler.loop.peel import peel
 from compiler.loop.settle import settle
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
+from compiler.loop.software_pipeline import software_pipeline
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
 from compiler.space.space import Assignment, SearchSpace, Value
@@ -62,7 +63,7 @@ def _shares(space: SearchSpace, values: dict[str, Value], workload: Workload) ->
         nest = lower(replay(workload, space.build(values)), "check")
     except ScheduleError:
         return _ILLEGAL
-    if most_loops(peel(skip(settle(simplify(nest))))) > LOOP_LIMIT:
+    if most_loops(peel(skip(settle(software_pipeline(simplify(nest)))))) > LOOP_LIMIT:
         return _ILLEGAL
     smallest = {symbol.name: symbol.low for symbol in workload.symbols}
     usual = {symbol.name: symbol.nominal for symbol in workload.symbols}

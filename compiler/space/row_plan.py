@@ -10,11 +10,14 @@ from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
 from compiler.space.row_structure import RowAxes, contiguous_axis
 from compiler.space.share import share
-from compiler.symbol import Axis
+from compiler.symbol import Axis, divides
 from compiler.workload.ir import Stage, Workload, stage_loads
 
 IN_REGISTERS = 8
 """Largest block of vectors of rows whose partial results are kept in registers; those of larger ones are local."""
+
+UNDER_WAY = 4
+"""Blocks of a sweep for which what one stage leaves for another is kept, or fewer."""
 
 SHORTEST = 4
 """Lanes of blocks that are transposed in registers."""
@@ -26,7 +29,8 @@ class RowChoices:
 
     Attributes:
         block: rows at a time; vectors of rows where neighbouring rows fill the lanes.
-        sweep: blocks of rows that go through a stage before the next stage begins; 1 where rows fill the lanes.
+        sweep: blocks of rows that follow each other through the stages, each stage behind those that it waits for
+            (compiler/loop/software_pipeline.py); 1 where rows fill the lanes.
         accumulators: partial results of one reduction and row; vectors of them where columns fill the lanes.
         unroll: vectors of the target that one long vector of a map stands for.
         keep: whether maps with several readers are stored; they are repeated otherwise.
@@ -75,13 +79,18 @@ class RowPlan:
         return row is None or choices.block <= IN_REGISTERS or row.size % self._block_size(choices) == 0
 
     def sweeps(self, choices: RowChoices) -> bool:
-        """Whether there are rows for several blocks of a sweep."""
+        """Whether there are rows for half of a sweep at least, and its blocks are all of one length."""
+        rows, size = self._ordered_rows, self._block_size(choices)
+        return bool(rows) and rows[-1].size > size * choices.sweep // 2 and self.in_blocks(size)
+
+    def in_blocks(self, size: int) -> bool:
+        """Whether there are whole blocks of so many rows only."""
         rows = self._ordered_rows
-        return bool(rows) and rows[-1].size > self._block_size(choices) * choices.sweep // 2
+        return size == 1 or (bool(rows) and divides(size, rows[-1].extent))
 
     def local_elements(self, choices: RowChoices) -> int:
-        """Elements of the maps that are kept for the blocks of one sweep."""
-        rows = self._block_size(choices) * choices.sweep
+        """Elements of the maps that are kept for the blocks under way."""
+        rows = self._block_size(choices) * min(choices.sweep, UNDER_WAY)
         return sum(
             rows * _padded(s, self._names(self.axes.rows), 8 * self.lanes)
             for s in self.shared
@@ -115,8 +124,8 @@ class RowPlan:
         units = [a.name for a in self.last.axes if a.size == 1 and a.name not in outer]
         steps = [*split, *made, Reorder(name, (*outer, *units, *sweep, *ordered))]
         shared = outer[: max(1, choices.parallel)]
-        steps += share(name, shared)
-        return ("*".join(shared) if len(shared) == len(outer) else outer[-1]), [*steps, *kinds]
+        steps += [*share(name, shared), *kinds, *_pipelined(name, sweep)]
+        return ("*".join(shared) if len(shared) == len(outer) else outer[-1]), steps
 
     def _row_loops(self, choices: RowChoices) -> tuple[list[Step], list[str], list[str], list[str]]:
         """Splits, loops over sweeps, the loop over the blocks of one, the loop inside a block."""
@@ -139,7 +148,8 @@ class RowPlan:
             columns = [a.name for a in stage.axes if a.name not in self._names(self.axes.rows) and a.size > 1]
             swept, sweep, block = self._swept(stage, choices)
             split, ordered, kinds = self._inner_loops(stage, columns, block, choices)
-            return [*at, *swept, *split, self._order(stage, (*sweep, *ordered)), *kinds]
+            order = self._order(stage, (*sweep, *ordered))
+            return [*at, *swept, *split, order, *kinds, *_pipelined(stage.name, sweep)]
         if self.axes.along_rows:
             return self._accumulate_rows(stage, choices, loop)
         return self._accumulate_columns(stage, choices, loop)
@@ -163,6 +173,7 @@ class RowPlan:
             self._order(stage, (*others, f"{vector.name}.o", *rows, lane), partial),
             *_bind(partial, rows, lane),
             *_bind(name, block, lane),
+            *_pipelined(name, sweep),
         ]
 
     def _swept(self, stage: Stage, choices: RowChoices) -> tuple[list[Step], list[str], list[str]]:
@@ -314,6 +325,10 @@ class RowPlan:
     @staticmethod
     def _names(axes: Sequence[Axis]) -> frozenset[str]:
         return frozenset(a.name for a in axes)
+
+
+def _pipelined(stage: str, sweep: Sequence[str]) -> list[Step]:
+    return [Bind(stage, name, LoopKind.PIPELINED) for name in sweep]
 
 
 def _bind(stage: str, unrolled: Sequence[str], vector: str | None) -> list[Step]:

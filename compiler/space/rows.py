@@ -22,6 +22,7 @@ from compiler.target import Target
 from compiler.workload.ir import Workload
 
 CHOICES = (1, 2, 4, 8)
+SWEEPS = (1, 4, 16, 64)
 STREAMS = (32, 128)
 KEEP, REPEAT = "keep", "repeat"
 TOGETHER, APART = "together", "apart"
@@ -30,8 +31,12 @@ WORTH_A_BARRIER = 1 << 14
 SHARES_PER_THREAD = 4
 SHORT_ROW, LONG_ROW = 16, 512
 """Vectors of a row: below the first several rows are taken at a time, above the second only one."""
-SWEPT, SWEPT_ROW = 4, 8
-"""Rows of a sweep, and vectors of a row from which on it pays."""
+UNDER_WAY = 10
+"""Rows of a sweep, read or stored, that have to stay in the first cache."""
+SHORTEST_ROW = 6
+"""Vectors of a row up to which a block of a sweep has as many rows as a tile vectors."""
+TILE = 4
+"""Vectors under way in a sweep: other stages fill what they leave free."""
 SPARE_REGISTERS = 4
 """What a tile of partial results leaves for operands."""
 
@@ -91,7 +96,7 @@ class Rows:
 def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
     knobs = [
         Knob("block", (*CHOICES, *STREAMS) if plan.axes.along_rows else CHOICES),
-        *(() if plan.axes.along_rows else (Knob("sweep", CHOICES),)),
+        *(() if plan.axes.along_rows else (Knob("sweep", SWEEPS),)),
         Knob("accumulators", CHOICES),
         Knob("unroll", CHOICES[:3]),
         Knob("parallel", tuple(range(1, len(plan.outer_sizes) + 1))),
@@ -122,7 +127,8 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
         block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
         accumulators = 8 if block > IN_REGISTERS else 2
     elif sweep := _sweep(plan, target, threads, vectors):
-        block, accumulators = 1, 4
+        block = _swept_block(plan, vectors)
+        accumulators = TILE // block
     else:
         block, accumulators = _tile(plan, vectors)
     parallel, total = 0, 1
@@ -136,7 +142,7 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
         "block": block,
         "sweep": sweep or 1,
         "accumulators": accumulators,
-        "unroll": 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
+        "unroll": accumulators if sweep else 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
         "parallel": parallel,
         "maps": KEEP,
         "phases": APART if few and long else TOGETHER,
@@ -153,13 +159,23 @@ def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:
 
 
 def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> int:
-    """Rows that go through each stage one by one, so that none waits for the ends of its sums; 0 where that is no use.
+    """Blocks of rows that follow each other through the stages; 0 where that is no use.
 
-    All of them, and what is stored of them, stay in the first cache.
+    As many as leave each thread its shares: the first and the last few have no others to fill the time with.
     """
-    row_bytes = vectors * target.vector_bytes
-    enough = prod(plan.outer_sizes) >= SWEPT * SHARES_PER_THREAD * threads
-    return SWEPT if enough and vectors >= SWEPT_ROW and 2 * SWEPT * row_bytes <= target.l1_bytes else 0
+    if UNDER_WAY * vectors * target.vector_bytes > target.l1_bytes:
+        return 0
+    shares = 1 if threads == 1 else SHARES_PER_THREAD * threads
+    rows = prod(plan.outer_sizes) // _swept_block(plan, vectors)
+    return max((sweep for sweep in SWEEPS[1:] if sweep * shares <= rows), default=0)
+
+
+def _swept_block(plan: RowPlan, vectors: int) -> int:
+    """Rows of a block in a sweep: the shorter they are, the more is gained where their sums end together."""
+    block = TILE if vectors <= SHORTEST_ROW else 2 if vectors < SHORT_ROW else 1
+    while not plan.in_blocks(block):
+        block //= 2
+    return block
 
 
 def _is_elementary(plan: RowPlan) -> bool:
