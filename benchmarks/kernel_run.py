@@ -68,7 +68,7 @@ def run_shape(shape: Shape, folder: Path, options: RunOptions, canary: Canary) -
     try:
         graph = load_graph(path)
         own = lower(load_graph(shape.save_own_layout(folder)))
-        program, work = lower(graph), count_work(optimise(graph))
+        program, work = lower(graph), count_work(optimise(graph), options.target)
     except LuthierError as error:
         return {**row, "refused": str(error)}
     with _tuned(shape, [own, program], folder, options) as source:

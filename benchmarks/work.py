@@ -3,7 +3,7 @@
 multiply_adds   terms of sums of products; a term that a guard replaces by padding is not counted
 instructions    arithmetic on single elements, a multiply-add being one. Each distinct expression counts once per
                 value of the axes that it depends on, however often the Graph repeats it. `exp`, `erf` and the like
-                count what compiler/codegen/math.py emits for them; loads, stores, conversions and tests of a guard
+                count what compiler/codegen/math.py emits for them on the Target; loads, stores, conversions and tests of a guard
                 count nothing
 multiplications products among them, and the multiply-adds of elementary functions
 divisions       quotients and square roots among them
@@ -43,14 +43,16 @@ from compiler.scalar import (
     walk,
 )
 from compiler.scalar_ops import OPS
+from compiler.target import Target
 from luthier.bench.ceilings import Ceilings
 
 _DIVIDER = ("div", "sqrt")
 _COUNTED_AS_FLOAT = 4
-"""Lanes for which an elementary function is emitted to count its instructions; any number gives the same count."""
+"""Lanes for which an elementary function is emitted to count its instructions, where nothing is looked up."""
 _KNOWN = ("at_most",)
 """Operations that only say what is known."""
-_BITS_ONLY = ("bitcast",)
+_BESIDE_OTHERS = ("bitcast", "select")
+"""Words of what takes no instruction of its own: a choice is made by what compares, or by a mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,10 @@ class Work:
         return times[limit], limit
 
 
-def count_work(graph: Graph) -> Work:
-    """Count an optimised Graph with static extents."""
+def count_work(graph: Graph, target: Target) -> Work:
+    """Count an optimised Graph with static extents; elementary functions as the Target computes them."""
     graph = _through_movements(graph)
-    counts = _Counts()
+    counts = _Counts(target.lookup_lanes)
     for node in graph.nodes:
         counts.add_node(node)
     sizes = {name: math.prod(kind.sizes) * kind.dtype.size_bytes for name, kind in graph.types().items()}
@@ -134,7 +136,8 @@ def _expanded(body: Expr, moved: Mapping[str, Compute]) -> Expr:
 
 
 class _Counts:
-    def __init__(self) -> None:
+    def __init__(self, lookup_lanes: int) -> None:
+        self._lookup_lanes = lookup_lanes
         self.multiply_adds = self.instructions = self.multiplications = self.divisions = 0
         self._seen: set[tuple[str, int]] = set()
 
@@ -159,7 +162,8 @@ class _Counts:
         if key in self._seen:
             return
         self._seen.add(key)
-        lines = emitted(expr.op, interval(expr.args[0], {}), rounded=is_rounded(expr.args[0]))
+        known, rounded = interval(expr.args[0], {}), is_rounded(expr.args[0])
+        lines = emitted(expr.op, known, rounded=rounded, lookup_lanes=self._lookup_lanes)
         self.instructions += count * instructions_of(expr.op, lines)
         self.multiplications += count * multiplications_of(expr.op, lines)
         self.divisions += count * divisions_of(expr.op)
@@ -200,21 +204,31 @@ def _satisfying(names: list[str], bounds: list[Bound], ranges: Mapping[str, int]
 
 
 @cache
-def emitted(op: str, known: Interval = UNKNOWN, *, rounded: bool = False) -> tuple[str, ...]:
+def emitted(
+    op: str, known: Interval = UNKNOWN, *, rounded: bool = False, lookup_lanes: int = 0
+) -> tuple[str, ...]:
     """The instructions of an elementary function, as the code generator writes them; none for other operations.
 
-    `known`, `rounded`: of an argument, for functions that have shorter forms.
+    `known`, `rounded`: of an argument, for functions that have shorter forms. `lookup_lanes`: of the Target.
     """
     if op not in FUNCTIONS:
         return ()
     out = Emitter()
     arguments = [f"%x{i}" for i in range(OPS[op].arity)]
-    lanes = Lanes(out, _COUNTED_AS_FLOAT, has_fma=True, estimate_bits=11)
+    lanes = Lanes(
+        out,
+        lookup_lanes // 2 or _COUNTED_AS_FLOAT,
+        has_fma=True,
+        estimate_bits=14 if lookup_lanes else 11,
+        lookup_lanes=lookup_lanes,
+    )
     if op in RANGED:
         RANGED[op](lanes, *arguments, known, rounded=rounded)
     else:
         FUNCTIONS[op](lanes, *arguments)
-    return tuple(line for line in out.lines if not any(f"= {word} " in line for word in _BITS_ONLY))
+    found = [line for line in out.lines if not any(f"= {word} " in line for word in _BESIDE_OTHERS)]
+    # What is emitted twice is computed once.
+    return tuple({line.split(" = ", 1)[1]: line for line in found}.values())
 
 
 def instructions_of(op: str, lines: Sequence[str] | None = None) -> int:

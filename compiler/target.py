@@ -26,6 +26,8 @@ PAGE_BYTES = 4096
 _HALVES = frozenset({"znver4"})
 """CPUs, as LLVM names them, that take vectors longer than _HALF_BYTES in two halves."""
 _HALF_BYTES = 32
+LONGEST_BYTES = 64
+"""Of an AVX-512 vector."""
 _KEEPS_UP = "znver"
 """How LLVM's names of CPUs begin of which one core gets ten bytes and more in a cycle from memory."""
 FEW_REGISTERS = 16
@@ -111,6 +113,15 @@ class Target:
         So it is where instructions read memory and have few registers; AVX-512 has more, and repeats one element.
         """
         return self.instruction_set == "x86_64" and self.has_fma and self.vector_registers <= FEW_REGISTERS
+
+    @property
+    def lookup_lanes(self) -> int:
+        """Floats of a table in registers, of which one instruction gives each lane one; 0 where there is none.
+
+        AVX-512 has it for two of its longest vectors. Where those are taken in halves it takes longer.
+        """
+        longest = "avx512f" in self.features and self.vector_bytes == LONGEST_BYTES
+        return 2 * self.lanes(4) if longest and not self.halves_vectors else 0
 
     @property
     def is_native(self) -> bool:

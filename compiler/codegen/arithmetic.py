@@ -62,6 +62,7 @@ class Arithmetic:
             has_fma=has.has_fma,
             estimate_bits=has.estimate_bits,
             reads_constants=has.reads_constants,
+            lookup_lanes=has.lookup_lanes,
         )
 
     def operation(self, op: str, parts: list[Value], function: Function | None = None) -> Value:

@@ -36,8 +36,10 @@ class Lanes:
         has_fma: bool,
         estimate_bits: int,
         reads_constants: bool = False,
+        lookup_lanes: int = 0,
     ) -> None:
         """Flags are those of Target; `dtype`: F32 or F64."""
+        self._table = lookup_lanes if dtype is DType.F32 and 2 * lanes >= lookup_lanes else 0
         self._out, self._lanes, self.has_fma, self.estimate_bits = out, lanes, has_fma, estimate_bits
         self._reads_constants = reads_constants and lanes > 0
         self._dtype, self._whole = dtype, DType.I32 if dtype is DType.F32 else DType.I64
@@ -126,6 +128,26 @@ class Lanes:
         operands = [f"{kind} {x.text}", *(f"{other} {text}" for other, text in others.items())]
         text = f"call {kind} {function}({', '.join(operands)})"
         return Value(self._out.value(text), x.dtype, x.lanes)
+
+    @property
+    def table_size(self) -> int:
+        """Floats of a table for `lookup`; 0 where there is none."""
+        return self._table
+
+    def lookup(self, table: Sequence[int], place: Lane) -> Lane:
+        """An entry per lane of a table of `table_size` floats, given by their bits; `place`: modulo its size."""
+        places = Value(place, DType.I32, self._lanes)
+        return by_pieces(self._out, lambda part: self._looked_up(table, part), places, self._table // 2).text
+
+    def _looked_up(self, table: Sequence[int], places: Value) -> Value:
+        lanes = places.lanes
+        floats, integers = llvm_type(DType.F32, lanes), places.llvm_type
+        parts = [", ".join(f"i32 {bits}" for bits in part) for part in (table[:lanes], table[lanes:])]
+        low, high = (f"{floats} bitcast ({integers} <{part}> to {floats})" for part in parts)
+        function = f"@llvm.x86.avx512.vpermi2var.ps.{32 * lanes}"
+        self._out.declarations.add(f"declare {floats} {function}({floats}, {integers}, {floats})")
+        text = f"call {floats} {function}({low}, {integers} {places.text}, {high})"
+        return Value(self._out.value(text), DType.F32, lanes)
 
     def floor(self, x: Lane) -> Lane:
         """The largest whole number that is not above x."""

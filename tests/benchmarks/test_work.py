@@ -21,13 +21,14 @@ from compiler.graph.pipeline import optimise
 from compiler.index import Index
 from compiler.pipeline import load_graph
 from compiler.scalar import Bound
+from compiler.target import PRESETS
 from luthier.bench.ceilings import Ceilings
 
 FLOAT = 4
 
 
-def count(model: onnx.ModelProto) -> Work:
-    return count_work(optimise(load_graph(model)))
+def count(model: onnx.ModelProto, target: str = "x86-64-v3") -> Work:
+    return count_work(optimise(load_graph(model)), PRESETS[target])
 
 
 def taps(size: int, kernel: int, stride: int = 1) -> int:
@@ -69,6 +70,20 @@ def test_a_repeated_exponential_counts_once() -> None:
     assert work.instructions == elements * (4 + len(short)) + rows
     assert work.multiplications == elements * (1 + multiplications_of("exp", short))
     assert work.divisions == rows
+
+
+def test_an_exponential_counts_as_the_target_computes_it() -> None:
+    """A table of powers instead of a longer polynomial, where an instruction looks up: five products a result."""
+    products = {
+        name: count(unary("Softmax", (5, 7)), name).multiplications for name in ("x86-64-v3", "x86-64-v4")
+    }
+    assert products == {"x86-64-v3": 35 * (1 + 8), "x86-64-v4": 35 * (1 + 5)}
+
+
+def test_what_is_emitted_twice_counts_once() -> None:
+    """The square of the rest stands in the polynomial and beside it."""
+    lines = emitted("exp", (-math.inf, 0.0), rounded=True)
+    assert sum("fmul" in line for line in lines) == 1
 
 
 def test_a_sum_moves_its_input_and_its_result() -> None:

@@ -24,7 +24,7 @@ WAVES = ("sin", "cos", "tan")
 ROUNDED = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 UNARY = (*SINGLE, *WAVES, *ROUNDED)
 ROOTS = {"rsqrt": 2.0, "inverse_fourth_root": 2.0}
-LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 5.0, "sigmoid": 6.0, "erf": 6.0, **ROOTS}
+LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 5.0, "sigmoid": 7.0, "erf": 6.0, **ROOTS}
 LIMITS |= dict.fromkeys((*WAVES, *ROUNDED), 0.51)
 """In single precision; what is computed in double precision is rounded once."""
 DOUBLE_LIMITS = {"exp": 1.0, "log": 1.0, "erf": 4.0, "sigmoid": 2.0, **ROOTS, "sinh": 3.0, "cosh": 3.0}
@@ -147,10 +147,20 @@ def test_double_precision(op: str) -> None:
     )
 
 
-def evaluated(body: Expr, *arrays: np.ndarray) -> np.ndarray:
+def evaluated(body: Expr, *arrays: np.ndarray, target: Target | None = None) -> np.ndarray:
     operands = {f"x{i}": a for i, a in enumerate(arrays)}
     workload = mapped(body, arrays[0].shape, tuple(operand(name, arrays[0].size) for name in operands))
-    return run_native(workload, default_schedule(workload, native_target(), 1), operands)
+    schedule = default_schedule(workload, target or native_target(), 1)
+    return run_native(workload, schedule, operands, target=target)
+
+
+@pytest.fixture(params=["x86-64-v3", "x86-64-v4", "native"])
+def machine(request: pytest.FixtureRequest) -> Target:
+    """Targets with other forms of exponentials: with a table of powers, and without."""
+    target = native_target() if request.param == "native" else PRESETS[request.param]
+    if not target.is_native:
+        pytest.skip("another machine's code")
+    return target
 
 
 X, Y = Load("x0", at("s0")), Load("x1", at("s0"))
@@ -166,25 +176,37 @@ def test_an_exponential_of_what_is_at_most_0_is_as_good_down_to_the_normal_numbe
     assert np.all(got[x < -88] == 0)
 
 
-def test_an_exponential_of_a_rounded_difference_is_that_of_its_neighbour() -> None:
+def test_an_exponential_of_a_rounded_difference_is_that_of_its_neighbour(machine: Target) -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(-100, 87, 300_000).astype(np.float32)
     y = rng.uniform(-0.5, 0.5, x.size).astype(np.float32)
     difference = x - y
     exact = np.exp(difference.astype(np.float64))
     for argument in (apply("sub", X, Y), apply("at_most", apply("sub", X, Y), Const(88.3))):
-        distance = ulps(evaluated(apply("exp", argument), x, y), exact)
+        distance = ulps(evaluated(apply("exp", argument), x, y, target=machine), exact)
         normal = exact > SMALLEST
         # 2^-28 of the argument, in units of 2^-24.
         assert np.all((distance <= 3.0 + np.abs(difference) / 16)[normal])
 
 
-def test_an_exponential_of_a_rounded_result_keeps_nan_of_any_kind() -> None:
+def test_an_exponential_of_a_rounded_result_keeps_nan_of_any_kind(machine: Target) -> None:
     """The scale of a NaN is made of bits that a NaN may have in any way."""
     bits = np.array([0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFFC12345], np.uint32)
     x = bits.view(np.float32).repeat(64)
     for argument in (apply("sub", X, Const(0.5)), apply("at_most", apply("sub", X, Const(0.5)), Const(0.0))):
-        assert np.all(np.isnan(evaluated(apply("exp", argument), x)))
+        assert np.all(np.isnan(evaluated(apply("exp", argument), x, target=machine)))
+
+
+def test_an_exponential_of_a_rounded_result_ends_in_0(machine: Target) -> None:
+    """Denormal numbers would slow down whoever multiplies by them: hardly any are left."""
+    x = -np.concatenate([np.linspace(87, 105, 100_001), np.geomspace(105, 3e38, 1000), [math.inf]]).astype(
+        np.float32
+    )
+    argument = apply("at_most", apply("sub", X, Const(0.0)), Const(0.0))
+    got = evaluated(apply("exp", argument), x, target=machine)
+    assert np.all((got == 0) | (got >= 0.7 * SMALLEST))
+    assert np.all(got[x < -88] == 0)
+    assert np.all(got[x > -87.33] > 0)
 
 
 @pytest.mark.parametrize("scale", [2**-0.5, -1.7, 1e-30, 1e30])
@@ -206,23 +228,25 @@ def test_an_error_function_never_passes_1_and_reaches_it() -> None:
     np.testing.assert_array_equal(run("erf", -x), -got)
 
 
-def test_a_product_with_a_sigmoid_is_one_quotient() -> None:
+def test_a_product_with_a_sigmoid_is_one_quotient(machine: Target) -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.uniform(-80, 80, 100_000).astype(np.float32) for _ in range(2))
     exact = x.astype(np.float64) / (1 + np.exp(-y.astype(np.float64)))
     for body in (apply("mul", X, apply("sigmoid", Y)), apply("mul", apply("sigmoid", Y), X)):
-        assert np.max(ulps(evaluated(body, x, y), exact)) <= LIMITS["sigmoid"]
+        assert np.max(ulps(evaluated(body, x, y, target=machine), exact)) <= LIMITS["sigmoid"]
 
 
-def test_a_sum_of_1_and_a_tangent_is_exact_at_its_ends_and_elsewhere_as_good_as_its_rounding() -> None:
+def test_a_sum_of_1_and_a_tangent_is_exact_at_its_ends_and_elsewhere_as_good_as_its_rounding(
+    machine: Target,
+) -> None:
     x = np.random.default_rng(0).uniform(-12, 12, 300_000).astype(np.float32)
     tangent = apply("tanh", X)
     for body in (apply("add", Const(1.0), tangent), apply("add", tangent, Const(1.0))):
-        got = evaluated(body, x)
-        assert np.max(np.abs(got - (1 + np.tanh(x.astype(np.float64))))) <= 2e-7
+        got = evaluated(body, x, target=machine)
+        assert np.max(np.abs(got - (1 + np.tanh(x.astype(np.float64))))) <= 2.1e-7
         ends = np.array([-math.inf, -20.0, -0.0, 0.0, 20.0, math.inf, math.nan, 1e30], np.float32)
         np.testing.assert_array_equal(
-            evaluated(body, ends), np.array([0, 0, 1, 1, 2, 2, math.nan, 2], np.float32)
+            evaluated(body, ends, target=machine), np.array([0, 0, 1, 1, 2, 2, math.nan, 2], np.float32)
         )
 
 
