@@ -3,8 +3,8 @@
 multiply_adds   terms of sums of products; a term that a guard replaces by padding is not counted
 instructions    arithmetic on single elements, a multiply-add being one. Each distinct expression counts once per
                 value of the axes that it depends on, however often the Graph repeats it. `exp`, `erf` and the like
-                count what compiler/codegen/math.py emits for them on the Target; loads, stores, conversions and tests of a guard
-                count nothing
+                count what compiler/codegen/math.py emits for them on the Target; loads, stores, conversions and tests
+                of a guard count nothing
 multiplications products among them, and the multiply-adds of elementary functions
 divisions       quotients and square roots among them
 read            bytes of each input and constant once, or less where only a part of it is read

@@ -105,7 +105,7 @@ def _exp_between(ops: Lanes, x: Lane, *, rounded: bool) -> Lane:
 
 
 def _exp_of_bits(ops: Lanes, x: Lane, sign: float = 1.0, *, rounded: bool = False) -> Lane:
-    """e^y, where y = sign * x, for -88 <= y <= 88.3 or NaN; below 1.2e-38 for y < -87.34, where it would be denormal."""
+    """e^y, where y = sign * x, for -88 <= y <= 88.3 or NaN; some number below 1.2e-38 for y < -87.34."""
     if rounded and _has_powers(ops):
         return _exp_of_table(ops, x, sign)
     tail, shifted = _exp_parts(ops, x, _EXPONENT_ZERO, sign, rounded=rounded)

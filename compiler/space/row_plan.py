@@ -79,9 +79,9 @@ class RowPlan:
         return row is None or choices.block <= IN_REGISTERS or row.size % self._block_size(choices) == 0
 
     def sweeps(self, choices: RowChoices) -> bool:
-        """Whether there are rows for half of a sweep at least, and its blocks are all of one length."""
+        """Whether there are rows for a sweep, in blocks of one length."""
         rows, size = self._ordered_rows, self._block_size(choices)
-        return bool(rows) and rows[-1].size > size * choices.sweep // 2 and self.in_blocks(size)
+        return bool(rows) and rows[-1].size >= size * choices.sweep and self.in_blocks(size)
 
     def in_blocks(self, size: int) -> bool:
         """Whether there are whole blocks of so many rows only."""

@@ -128,7 +128,7 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
         accumulators = 8 if block > IN_REGISTERS else 2
     elif sweep := _sweep(plan, target, threads, vectors):
         block = _swept_block(plan, vectors)
-        accumulators = TILE // block
+        accumulators = max(2, TILE // block)
     else:
         block, accumulators = _tile(plan, vectors)
     parallel, total = 0, 1
@@ -163,11 +163,12 @@ def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> int:
 
     As many as leave each thread its shares: the first and the last few have no others to fill the time with.
     """
-    if UNDER_WAY * vectors * target.vector_bytes > target.l1_bytes:
+    if not plan.axes.columns or UNDER_WAY * vectors * target.vector_bytes > target.l1_bytes:
         return 0
     shares = 1 if threads == 1 else SHARES_PER_THREAD * threads
-    rows = prod(plan.outer_sizes) // _swept_block(plan, vectors)
-    return max((sweep for sweep in SWEEPS[1:] if sweep * shares <= rows), default=0)
+    block = _swept_block(plan, vectors)
+    fitting = [n for n in SWEEPS[1:] if n * block <= plan.outer_sizes[-1]]
+    return max((n for n in fitting if n * block * shares <= prod(plan.outer_sizes)), default=0)
 
 
 def _swept_block(plan: RowPlan, vectors: int) -> int:

@@ -153,7 +153,7 @@ def test_rows_that_follow_each_other_through_the_stages(workload: Workload) -> N
         for sweep in (4, 16, 64):
             values = {**space.values(space.default), "block": block, "sweep": sweep, "phases": "together"}
             assert space.legal(values) == (
-                axes.rows[-1].size % block == 0 and axes.rows[-1].size > block * sweep / 2
+                axes.rows[-1].size % block == 0 and axes.rows[-1].size >= block * sweep
             )
             if space.legal(values):
                 got = run_native(workload, space.build(values), operands, 2)
