@@ -20,6 +20,10 @@ HUGE_PAGE_BYTES = 2 << 20
 by page, where pages are the usual ones."""
 _IN_HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
+FOUR_LINES = 256
+"""What constants begin at a multiple of, as in trials: some kernels that read them from memory take a third longer or
+shorter by which line of four is the first."""
+
 _WORTH_BYTES = 16 << 10
 """Of an output: the few vectors of a smaller one that cross a line cost less time than finding where lines begin."""
 
@@ -39,7 +43,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     if size >= HUGE_PAGE_BYTES and _IN_HUGE_PAGES is not None:
         raw, unit = _mapped(size + HUGE_PAGE_BYTES, _IN_HUGE_PAGES), HUGE_PAGE_BYTES
     else:
-        raw, unit = np.empty(size + ALIGNMENT, _BYTE), ALIGNMENT
+        raw, unit = np.empty(size + FOUR_LINES, _BYTE), FOUR_LINES
     return np.ndarray(shape, dtype, raw, -data_pointer(raw) % unit)
 
 

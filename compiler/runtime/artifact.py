@@ -1,7 +1,7 @@
 """The `.luthier` file: an Image as bytes.
 
-"LUTHIER3" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
-header (JSON) | blobs, each aligned to 64 bytes: the program, the team, the objects of the kernels' phases (of the
+"LUTHIER4" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
+header (JSON) | blobs, each aligned to 256 bytes: the program, the team, the objects of the kernels' phases (of the
                 general form, then of each size that was named), the packed constants
 
 The header holds the length of each blob, the SHA-256 of all code, and of each constant the sum of its 64-bit words,
@@ -27,15 +27,14 @@ from compiler.dtype import DType
 from compiler.errors import InputError
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.runtime.aligned import data_pointer
+from compiler.runtime.aligned import FOUR_LINES, data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.memory_plan import Life
 from compiler.symbol import Symbol, as_size
 from compiler.target import target_from_json, target_json
-from compiler.workload.program import ALIGNMENT
 
-MAGIC = b"LUTHIER3"
+MAGIC = b"LUTHIER4"
 _KIND = MAGIC[:-1]
 _PREFIX = 64
 _WORD = 8
@@ -112,9 +111,9 @@ def image_pieces(image: Image) -> Iterator[Piece]:
     yield header
     at = _PREFIX + len(header)
     for blob in (*code, *constants):
-        yield bytes(-at % ALIGNMENT)
+        yield bytes(-at % FOUR_LINES)
         yield blob
-        at += -at % ALIGNMENT + len(blob)
+        at += -at % FOUR_LINES + len(blob)
 
 
 def _places(image: Image, places: dict[int, int]) -> list[int]:
@@ -138,7 +137,7 @@ def _blobs(sizes: list[int], data: memoryview, at: int) -> tuple[list[memoryview
     """Each blob, and where the last one should end."""
     blobs = []
     for size in sizes:
-        at += -at % ALIGNMENT
+        at += -at % FOUR_LINES
         blobs.append(data[at : at + size])
         at += size
     return blobs, at

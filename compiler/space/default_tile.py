@@ -48,6 +48,9 @@ EVEN_VECTORS, EVEN_LEAST, EVEN_WANTED, EVEN_MOST = 2, 7, 8, 10
 EVEN_SERVED = 64
 """Rows up to which such a tile is narrow: more of them hide how the constants arrive."""
 
+FEW_TILES = 2
+"""Such tiles of a panel up to which less of their innermost loop is unrolled."""
+
 EVEN_REST = 0.6
 """Share of its rows that the last of such tiles has at least."""
 
@@ -111,7 +114,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "order": order,
         "depth": depth,
         "reduce": 0,
-        "unroll": _unroll(tile, places * vectors * tile.copies, streams=streams)
+        "unroll": _unroll(tile, places, vectors, streams=streams)
         if tile.dot is None
         else _unroll_groups(tile.anchor, *tile.dot),
         "parallel": parallel,
@@ -153,15 +156,27 @@ def _few_rows(tile: RegisterTile) -> tuple[int, int]:
     return few, min(tile.panels, LATENCY // few)
 
 
-def _unroll(tile: RegisterTile, accumulators: int, *, streams: bool) -> int:
-    """A whole window where it is small, else some of the innermost loop, if possible so that none is left over."""
-    sizes = [size for _, size in tile.sums]
+def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> int:
+    """A whole window where it is small, else some of the innermost loop, if possible so that none is left over.
+
+    Few where every second panel of constants comes from far: four multiplications of two vectors each take a third
+    longer where the panel begins at a multiple of 256 bytes, on a Zen 5 core, and two never do.
+    """
+    sizes, accumulators = [size for _, size in tile.sums], rows * vectors * tile.copies
     chains = has_long_chain(tile.store) and CHAIN * accumulators > tile.target.vector_registers
     if streams and prod(sizes) <= WHOLE_WINDOW and not (chains and len(sizes) > 1):
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
         return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
     wanted: tuple[int, ...] = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
+    row_size = tile.axes.row.size if tile.axes.row is not None else 1
+    if (
+        not streams
+        and row_size <= FEW_TILES * rows
+        and not _has_one_pipe(tile)
+        and _reads_far(tile, row_size)
+    ):
+        wanted = (2, 3)
     if tile.folds > 1:
         wanted = tuple(u for u in wanted if u % tile.folds == 0)
     return next((u for u in wanted if sizes[-1] % u == 0), 4)

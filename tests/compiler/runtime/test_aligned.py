@@ -8,18 +8,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.runtime.aligned import HUGE_PAGE_BYTES, FreshOutput, aligned, aligned_empty, data_pointer
+from compiler.runtime.aligned import (
+    FOUR_LINES,
+    HUGE_PAGE_BYTES,
+    FreshOutput,
+    aligned,
+    aligned_empty,
+    data_pointer,
+)
 
 LINE_BYTES = 64
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5, 7), (100, 1003)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float64, np.bool_])
-def test_an_array_begins_where_a_line_does(shape: tuple[int, ...], dtype: type[np.generic]) -> None:
+def test_an_array_begins_where_a_trial_has_it(shape: tuple[int, ...], dtype: type[np.generic]) -> None:
     array = aligned_empty(shape, np.dtype(dtype))
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
     assert data_pointer(array) == array.ctypes.data
-    assert data_pointer(array) % LINE_BYTES == 0
+    assert data_pointer(array) % FOUR_LINES == 0
     array[...] = 1
     assert array.flags.c_contiguous
     assert array.flags.writeable

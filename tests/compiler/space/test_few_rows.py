@@ -36,6 +36,22 @@ def test_a_tile_has_all_rows(rows: int, n: int, k: int, *, whole: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rows", "n", "k", "unroll"),
+    [
+        pytest.param(16, 768, 1024, 2, id="two tiles: every second panel comes from far"),
+        pytest.param(16, 768, 1023, 3, id="of sums that three divide"),
+        pytest.param(32, 768, 1024, 4, id="four tiles"),
+        pytest.param(16, 256, 256, 4, id="constants that stay in the second cache"),
+    ],
+)
+def test_little_is_unrolled_where_constants_keep_coming_from_far(
+    rows: int, n: int, k: int, unroll: int
+) -> None:
+    space = build_space(matmul(rows, n, k), V4, 1)
+    assert space.values(space.default)["unroll"] == unroll
+
+
+@pytest.mark.parametrize(
     ("size", "rows", "vectors"),
     [
         pytest.param(12, 5, 1, id="nine, in two tiles of one vector"),
