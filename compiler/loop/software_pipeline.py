@@ -13,6 +13,7 @@ instructions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -62,6 +63,7 @@ class _Slice:
 class _Pipelining:
     def __init__(self, nest: LoopNest) -> None:
         self.buffers: dict[str, Buffer] = dict(nest.by_name)
+        self._uses = Counter(access.buffer for access in _accesses(nest.body))
 
     def statement(self, stmt: Stmt) -> Stmt:
         if _is_pipelined(stmt):
@@ -96,10 +98,11 @@ class _Pipelining:
     def _kept_shorter(
         self, loops: Sequence[For], behind: Sequence[int], slices: Mapping[str, _Slice]
     ) -> list[For]:
-        """The loops, with what is local to the thread kept for as many iterations as are under way."""
+        """The loops, with what they alone use of the thread's own kept for as many iterations as are under way."""
         new = list(loops)
+        uses = Counter(access.buffer for loop in loops for access in _accesses(loop))
         for name, part in slices.items():
-            if self.buffers[name].scope != "local":
+            if self.buffers[name].scope != "local" or uses[name] != self._uses[name]:
                 continue
             users = [i for i, loop in enumerate(loops) if name in _touched(loop)]
             length = 1

@@ -22,7 +22,7 @@ from compiler.target import Target
 from compiler.workload.ir import Workload
 
 CHOICES = (1, 2, 4, 8)
-SWEEPS = (1, 4, 16, 64)
+SWEEPS = (1, 4, 8, 16, 32, 64)
 STREAMS = (32, 128)
 KEEP, REPEAT = "keep", "repeat"
 TOGETHER, APART = "together", "apart"

@@ -109,6 +109,16 @@ def test_what_is_kept_is_as_long_as_stages_are_apart() -> None:
     assert [b.shape for b in other.buffers] == [b.shape for b in whole]
 
 
+def test_what_is_read_later_is_kept_whole() -> None:
+    """By what stands behind, in loops of another kind."""
+    first, second, third, last = stages()
+    between = over("j", store(at("t", 0, "j"), apply("add", at("t", 0, "j"), Const(1.0))))
+    given = nest(first, second, third, between, last)
+    made = software_pipeline(given)
+    assert [made.by_name[name].shape for name in ("m", "t", "s")] == [(2,), (ROWS, COLUMNS), (ROWS,)]
+    np.testing.assert_array_equal(result(made), result(given))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5, 8])
 def test_any_number_of_turns_is_right(rows: int) -> None:
     """A bound that is known to the loop around alone, as that of the last rows."""
