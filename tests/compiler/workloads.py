@@ -464,6 +464,7 @@ KINDS: dict[str, Workload] = {
     "mean": mean(49, 45),
     "row_sum": row_sum(11, 37),
     "softmax": softmax(7, 45),
+    "softmax_swept": softmax(40, 21),
     "layer_norm": layer_norm(5, 37),
     "instance_norm": instance_norm(2, 9, 45),
     "centred": centred(77),
