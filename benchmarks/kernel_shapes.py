@@ -5,8 +5,8 @@ ragged       the same with extents, channels and windows that nothing divides
 winograd     3x3 convolutions of images large enough for an algorithm with far fewer multiplications
 memory       operators that move more than they compute
 int8         products of bytes
-other        what no bar covers: extents so small that a call costs as much, outputs put together from several kernels,
-             groups of channels, and windows of other shapes with an algorithm of fewer multiplications
+other        what no bar covers: short rows, extents so small that a call costs as much, outputs put together from several
+             kernels, groups of channels, and windows of other shapes with an algorithm of fewer multiplications
 """
 
 from __future__ import annotations
@@ -135,6 +135,9 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         "conv_qdq_3x3_128_28": partial(quantised_convolution, 3, 128, 128, 28),
     },
     "other": {
+        "softmax_4096x49": partial(unary, "Softmax", (4096, 49)),
+        "layernorm_784x192": partial(normalisation, "LayerNormalization", (784, 192), (192,)),
+        "sigmoid_128x3072": partial(unary, "Sigmoid", (128, 3072)),
         "conv3x3_5_7_5": partial(_square, 3, 5, 7, 5),
         "deconv3x3s2_27_12_17": partial(transposed_convolution, 27, 12, (17, 17), (3, 3), 2),
         "mm_7x13x11": partial(matmul, 7, 13, 11),
