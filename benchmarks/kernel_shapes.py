@@ -5,8 +5,8 @@ ragged       the same with extents, channels and windows that nothing divides
 winograd     3x3 convolutions of images large enough for an algorithm with far fewer multiplications
 memory       operators that move more than they compute
 int8         products of bytes
-other        what no bar covers: short rows, extents so small that a call costs as much, outputs put together from several
-             kernels, groups of channels, and windows of other shapes with an algorithm of fewer multiplications
+other        what no bar covers: short rows, extents so small that a call costs as much, outputs put together from
+             several kernels, groups of channels, and windows of other shapes with an algorithm of fewer multiplications
 """
 
 from __future__ import annotations
