@@ -12,14 +12,17 @@ from compiler.schedule.reorder import check_order
 from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.schedule.steps import Bind
 
+_SPATIAL = (LoopKind.PARALLEL, LoopKind.PIPELINED, LoopKind.BLOCK, LoopKind.THREAD)
+
 
 def bind(state: State, step: Bind) -> State:
-    """`for i` → `parallel i`, `vector i`, `unrolled i`, `block i` or `thread i`.
+    """`for i` → `parallel i`, `vector i`, `unrolled i`, `pipelined i`, `block i` or `thread i`.
 
     Legal on a serial loop: parallel on the outermost, spatial, of a stage that is not attached; vector on the
     innermost (where it reduces, the lanes are combined into the one result after each vector), or on a spatial one
-    around a spatial vector, with which it makes one vector; unrolled on any with at most 64 iterations; block and
-    thread as `check_grid` says. Which kinds a Target carries out is the code generator's to say.
+    around a spatial vector, with which it makes one vector; unrolled on any with at most 64 iterations; pipelined on
+    spatial ones of stages that stand beside each other (compiler/loop/software_pipeline.py says where they do not go
+    together); block and thread as `check_grid` says. Which kinds a Target carries out is the code generator's to say.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -66,7 +69,7 @@ def _check_remainders(state: State, stage: ScheduledStage, loop: Loop, step: Bin
 def _check(stage: ScheduledStage, step: Bind) -> None:
     loop, place = stage.loop(step.loop), stage.position(step.loop)
     what = f"cannot make {step.loop} {step.kind.value}:"
-    if loop.reduces and step.kind in (LoopKind.PARALLEL, LoopKind.BLOCK, LoopKind.THREAD):
+    if loop.reduces and step.kind in _SPATIAL:
         msg = f"{what} it reduces; factor it out first"
         raise ScheduleError(msg)
     if step.kind is LoopKind.PARALLEL and (place != 0 or stage.attachment is not None):

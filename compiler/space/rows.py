@@ -33,6 +33,8 @@ SHORT_ROW, LONG_ROW = 16, 512
 """Vectors of a row: below the first several rows are taken at a time, above the second only one."""
 UNDER_WAY = 10
 """Rows of a sweep, read or stored, that have to stay in the first cache."""
+STREAMED_ROW = 8
+"""Vectors of a row from which on prefetchers follow it where it is read once."""
 SHORTEST_ROW = 6
 """Vectors of a row up to which a block of a sweep has as many rows as a tile vectors."""
 TILE = 4
@@ -150,12 +152,15 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
 
 
 def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:
-    """Rows and accumulators of each: the longer the rows, the fewer of them it takes to hide what waits."""
-    if vectors < SHORT_ROW:
-        return 4, min(2, vectors)
+    """Rows and accumulators of each: the longer the rows, the fewer of them it takes to hide what waits.
+
+    Rows of which nothing but sums is left are read one after the other, as memory gives them.
+    """
     if vectors > LONG_ROW:
         return 1, 8
-    return 2, 4
+    if not plan.axes.columns and vectors >= STREAMED_ROW:
+        return 1, TILE
+    return (4, min(2, vectors)) if vectors < SHORT_ROW else (2, 4)
 
 
 def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> int:

@@ -81,6 +81,7 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
         (Bind("epilogue", "s0", LoopKind.THREAD), Bind("epilogue", "s1", LoopKind.BLOCK)),
         "of another kind",
     ),
+    "pipelined reduction": ((Bind("anchor", "r0", LoopKind.PIPELINED),), "it reduces"),
     "block reduction": ((Bind("anchor", "r0", LoopKind.BLOCK),), "it reduces"),
     "four dimensions of blocks": (
         (

@@ -173,6 +173,13 @@ def test_a_sweep_is_one_loop_with_all_stages() -> None:
     assert not few.legal({**few.values(few.default), "sweep": 16})
 
 
+def test_rows_of_which_sums_are_left_are_read_one_after_the_other() -> None:
+    for columns, block in ((16, 4), (64, 1), (4096, 1)):
+        space = build_space(row_sum(512, columns), PRESETS["x86-64-v3"], 1)
+        values = space.values(space.default)
+        assert (values["block"], values["sweep"]) == (block, 1)
+
+
 def test_long_rows_do_not_follow_each_other_by_default() -> None:
     """Those under way would drive each other out of the first cache."""
     spaces = [build_space(layer_norm(64, columns), PRESETS["x86-64-v3"], 1) for columns in (512, 2048)]
