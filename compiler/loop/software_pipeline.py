@@ -86,7 +86,7 @@ class _Pipelining:
         """One loop for several."""
         if len(loops) == 1:
             return replace(loops[0], kind=LoopKind.SERIAL)
-        slices = _slices(loops, self.buffers)
+        slices = _slices(loops)
         behind = _behind(loops)
         turn = f"{loops[-1].var}.turn"
         loops = self._kept_shorter(loops, behind, slices)
@@ -160,7 +160,7 @@ def _sums(loop: For) -> set[str]:
     return {s.buffer for s in _stores(loop) if any(load.buffer == s.buffer for load in loads(s.value))}
 
 
-def _slices(loops: Sequence[For], buffers: Mapping[str, Buffer]) -> dict[str, _Slice]:
+def _slices(loops: Sequence[For]) -> dict[str, _Slice]:
     """What an iteration touches of each buffer that one of the loops stores to and another one uses.
 
     Raises ScheduleError where that is not the same part of it in both, apart from all other iterations'.
