@@ -23,9 +23,9 @@ from functools import cache
 
 import numpy as np
 
+from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.math import FUNCTIONS, RANGED, is_rounded
-from compiler.codegen.math_lanes import Lanes
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node
 from compiler.graph.scalar_rules import UNKNOWN, Interval, interval
 from compiler.index import Index
@@ -47,8 +47,6 @@ from compiler.target import Target
 from luthier.bench.ceilings import Ceilings
 
 _DIVIDER = ("div", "sqrt")
-_COUNTED_AS_FLOAT = 4
-"""Lanes for which an elementary function is emitted to count its instructions, where nothing is looked up."""
 _KNOWN = ("at_most",)
 """Operations that only say what is known."""
 _BESIDE_OTHERS = ("bitcast", "select")
@@ -97,7 +95,7 @@ class Work:
 def count_work(graph: Graph, target: Target) -> Work:
     """Count an optimised Graph with static extents; elementary functions as the Target computes them."""
     graph = _through_movements(graph)
-    counts = _Counts(target.lookup_lanes)
+    counts = _Counts(target)
     for node in graph.nodes:
         counts.add_node(node)
     sizes = {name: math.prod(kind.sizes) * kind.dtype.size_bytes for name, kind in graph.types().items()}
@@ -136,8 +134,8 @@ def _expanded(body: Expr, moved: Mapping[str, Compute]) -> Expr:
 
 
 class _Counts:
-    def __init__(self, lookup_lanes: int) -> None:
-        self._lookup_lanes = lookup_lanes
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self.multiply_adds = self.instructions = self.multiplications = self.divisions = 0
         self._seen: set[tuple[str, int]] = set()
 
@@ -163,10 +161,10 @@ class _Counts:
             return
         self._seen.add(key)
         known, rounded = interval(expr.args[0], {}), is_rounded(expr.args[0])
-        lines = emitted(expr.op, known, rounded=rounded, lookup_lanes=self._lookup_lanes)
+        lines = emitted(expr.op, self._target, known, rounded=rounded)
         self.instructions += count * instructions_of(expr.op, lines)
         self.multiplications += count * multiplications_of(expr.op, lines)
-        self.divisions += count * divisions_of(expr.op)
+        self.divisions += count * divisions_of(expr.op, lines)
 
 
 def _product(body: Expr) -> Apply | None:
@@ -204,24 +202,16 @@ def _satisfying(names: list[str], bounds: list[Bound], ranges: Mapping[str, int]
 
 
 @cache
-def emitted(
-    op: str, known: Interval = UNKNOWN, *, rounded: bool = False, lookup_lanes: int = 0
-) -> tuple[str, ...]:
-    """The instructions of an elementary function, as the code generator writes them; none for other operations.
+def emitted(op: str, target: Target, known: Interval = UNKNOWN, *, rounded: bool = False) -> tuple[str, ...]:
+    """The instructions of an elementary function for one of the Target's vectors; none for other operations.
 
-    `known`, `rounded`: of an argument, for functions that have shorter forms. `lookup_lanes`: of the Target.
+    `known`, `rounded`: of an argument, for functions that have shorter forms.
     """
     if op not in FUNCTIONS:
         return ()
     out = Emitter()
     arguments = [f"%x{i}" for i in range(OPS[op].arity)]
-    lanes = Lanes(
-        out,
-        lookup_lanes // 2 or _COUNTED_AS_FLOAT,
-        has_fma=True,
-        estimate_bits=14 if lookup_lanes else 11,
-        lookup_lanes=lookup_lanes,
-    )
+    lanes = Arithmetic(out, target).lanes(target.lanes(4))
     if op in RANGED:
         RANGED[op](lanes, *arguments, known, rounded=rounded)
     else:
@@ -231,20 +221,19 @@ def emitted(
     return tuple({line.split(" = ", 1)[1]: line for line in found}.values())
 
 
-def instructions_of(op: str, lines: Sequence[str] | None = None) -> int:
-    """Vector instructions of an operation of OPS; `lines`: what is emitted for its argument."""
-    return 0 if op in _KNOWN else len(emitted(op) if lines is None else lines) or 1
+def instructions_of(op: str, lines: Sequence[str]) -> int:
+    """Vector instructions of an operation of OPS; `lines`: what is emitted for it."""
+    return 0 if op in _KNOWN else len(lines) or 1
 
 
-def multiplications_of(op: str, lines: Sequence[str] | None = None) -> int:
-    """Products and multiply-adds of an operation of OPS; `lines`: what is emitted for its argument."""
-    lines = emitted(op) if lines is None else lines
+def multiplications_of(op: str, lines: Sequence[str]) -> int:
+    """Products and multiply-adds of an operation of OPS; `lines`: what is emitted for it."""
     return int(op == "mul") + sum("= fmul " in line or "@llvm.fma." in line for line in lines)
 
 
-def divisions_of(op: str) -> int:
-    """Divisions and square roots of an operation of OPS."""
-    return int(op in _DIVIDER) + sum("= fdiv " in line for line in emitted(op))
+def divisions_of(op: str, lines: Sequence[str]) -> int:
+    """Divisions and square roots of an operation of OPS; `lines`: what is emitted for it."""
+    return int(op in _DIVIDER) + sum("= fdiv " in line or "@llvm.sqrt." in line for line in lines)
 
 
 def _names(expr: Expr) -> set[str]:

@@ -121,7 +121,8 @@ def _exp_of_table(ops: Lanes, x: Lane, sign: float = 1.0) -> Lane:
     """e^y, where y = sign * x, for -87.34 <= y <= 88.3 or NaN, within 3 ulp: 2^n 2^(j/32) e^r with a short polynomial.
 
     With a table of 32 powers |r| is so small that two terms do (Tang, "Table-driven implementation of the exponential
-    function", TOMS 1989). Half of the instructions of the longer polynomial do not take the units of multiply-adds.
+    function in IEEE floating-point arithmetic", TOMS 1989). Additions of integers, shifts and lookups leave the units
+    of multiply-adds free.
     """
     steps = 1 << _TABLE_BITS
     to_nearest = ops.const(_TO_NEAREST)

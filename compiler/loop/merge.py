@@ -14,7 +14,6 @@ number, as the sum of a row, would wait for it in each iteration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compiler.index import Index
@@ -31,6 +30,7 @@ from compiler.loop.ir import (
     with_parts,
 )
 from compiler.loop.simplify import substitute_statement
+from compiler.loop.slices import Slice, slices
 from compiler.scalar import Load, loads
 
 _INNER = (LoopKind.VECTOR, LoopKind.UNROLLED)
@@ -109,18 +109,15 @@ def _may_merge(first: Stmt, own: _Touched, second: Stmt, other: _Touched) -> boo
     if first.extent != second.extent or other.written & (own.read | own.written):
         return False
     for name in own.written & other.read:
-        slices = {_slices(loop, name) for loop in (first, second)}
-        if len(slices) != 1 or None in slices:
+        found = {_slices(loop, name) for loop in (first, second)}
+        if len(found) != 1 or None in found:
             return False
     return True
 
 
-def _slices(loop: For, buffer: str) -> tuple[int, int, Index] | None:
-    """A dimension of a buffer, its extent per iteration, and the place where the first begins.
-
-    None where iterations touch more of it than a slice of their own, or single elements.
-    """
-    found: set[tuple[int, int, Index]] = set()
+def _slices(loop: For, buffer: str) -> Slice | None:
+    """What each iteration touches of a buffer; None where that is more than a slice of its own, or single elements."""
+    found: set[Slice] = set()
     inner = {s.var: s.extent.limit for s in walk_statements(loop.body) if isinstance(s, For)}
     lanes = {s.var for s in walk_statements(loop.body) if isinstance(s, For) and s.kind is LoopKind.VECTOR}
     if any(isinstance(s, Let) for s in walk_statements(loop.body)):
@@ -131,22 +128,8 @@ def _slices(loop: For, buffer: str) -> tuple[int, int, Index] | None:
         accesses = [Load(stmt.buffer, stmt.indices), *loads(stmt.value)]
         for access in accesses:
             if access.buffer == buffer:
-                known = _slice(access, loop.var, inner)
+                known = next(slices(access, loop.var, inner), None)
                 if known is None or not any(index.names() & lanes for index in access.indices):
                     return None
                 found.add(known)
     return found.pop() if len(found) == 1 else None
-
-
-def _slice(access: Load, var: str, inner: Mapping[str, int]) -> tuple[int, int, Index] | None:
-    for place, index in enumerate(access.indices):
-        step = index.coefficient(var)
-        if not index.is_affine() or step <= 0:
-            continue
-        names = index.names()
-        begin = index.substitute({var: Index.of(0), **{name: Index.of(0) for name in inner if name in names}})
-        rest = index.substitute({var: Index.of(0)}) - begin
-        low, high = rest.bounds(inner)
-        if low >= 0 and high < step:
-            return place, step, begin
-    return None

@@ -14,8 +14,8 @@ instructions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from compiler.errors import ScheduleError
@@ -32,10 +32,12 @@ from compiler.loop.ir import (
     Stmt,
     Store,
     block,
+    buffers_of,
     walk_statements,
     with_parts,
 )
 from compiler.loop.simplify import substitute_statement
+from compiler.loop.slices import Slice, slices
 from compiler.scalar import FAR, Bound, Expr, Load, loads, rewrite
 
 
@@ -49,15 +51,6 @@ def software_pipeline(nest: LoopNest) -> LoopNest:
     work = _Pipelining(nest)
     body = work.statement(nest.body)
     return replace(nest, buffers=tuple(work.buffers.values()), body=body)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """The part of a buffer that one iteration touches: `step` elements of a dimension, the first of all at `begin`."""
-
-    dimension: int
-    step: int
-    begin: Index
 
 
 class _Pipelining:
@@ -86,25 +79,25 @@ class _Pipelining:
         """One loop for several."""
         if len(loops) == 1:
             return replace(loops[0], kind=LoopKind.SERIAL)
-        slices = _slices(loops)
+        apart = _slices(loops)
         behind = _behind(loops)
         turn = f"{loops[-1].var}.turn"
-        loops = self._kept_shorter(loops, behind, slices)
+        loops = self._kept_shorter(loops, behind, apart)
         numbered = zip(behind, loops, strict=True)
         groups = groupby(numbered, lambda both: (both[0], both[1].extent))
         parts = [_guarded(turn, late, [loop for _, loop in group]) for (late, _), group in groups]
         return For(turn, _extent(loops, behind), LoopKind.SERIAL, block(*parts))
 
     def _kept_shorter(
-        self, loops: Sequence[For], behind: Sequence[int], slices: Mapping[str, _Slice]
+        self, loops: Sequence[For], behind: Sequence[int], apart: Mapping[str, Slice]
     ) -> list[For]:
         """The loops, with what they alone use of the thread's own kept for as many iterations as are under way."""
         new = list(loops)
         uses = Counter(access.buffer for loop in loops for access in _accesses(loop))
-        for name, part in slices.items():
+        for name, part in apart.items():
             if self.buffers[name].scope != "local" or uses[name] != self._uses[name]:
                 continue
-            users = [i for i, loop in enumerate(loops) if name in _touched(loop)]
+            users = [i for i, loop in enumerate(loops) if name in buffers_of(loop)]
             length = 1
             while length <= behind[users[-1]] - behind[users[0]]:
                 length *= 2
@@ -160,13 +153,13 @@ def _sums(loop: For) -> set[str]:
     return {s.buffer for s in _stores(loop) if any(load.buffer == s.buffer for load in loads(s.value))}
 
 
-def _slices(loops: Sequence[For]) -> dict[str, _Slice]:
+def _slices(loops: Sequence[For]) -> dict[str, Slice]:
     """What an iteration touches of each buffer that one of the loops stores to and another one uses.
 
     Raises ScheduleError where that is not the same part of it in both, apart from all other iterations'.
     """
     stored = [{s.buffer for s in _stores(loop)} for loop in loops]
-    touched = [_touched(loop) for loop in loops]
+    touched = [buffers_of(loop) for loop in loops]
     shared = {
         name
         for i, names in enumerate(stored)
@@ -184,37 +177,24 @@ def _slices(loops: Sequence[For]) -> dict[str, _Slice]:
     return found
 
 
-def _common(loop: For, name: str) -> set[_Slice]:
+def _common(loop: For, name: str) -> set[Slice]:
     """The slices of a buffer that hold all accesses of an iteration."""
     inner = {s.var: s.extent.limit for s in walk_statements(loop.body) if isinstance(s, For)}
     inner |= {s.var: s.extent for s in walk_statements(loop.body) if isinstance(s, Let)}
-    found: set[_Slice] | None = None
+    found: set[Slice] | None = None
     for load in _accesses(loop):
         if load.buffer == name:
-            own = set(_slices_of(load, loop.var, inner))
+            own = set(slices(load, loop.var, inner))
             found = own if found is None else found & own
     return found or set()
 
 
-def _slices_of(access: Load, var: str, inner: Mapping[str, int]) -> Iterator[_Slice]:
-    for dimension, index in enumerate(access.indices):
-        step = index.coefficient(var)
-        rest = index - Index.of(var) * step
-        begin = Index.sum([(a, c) for a, c in rest.terms if Index.of(a).names().isdisjoint(inner)])
-        moving = rest - begin
-        if step <= 0 or var in rest.names() or not moving.names() <= inner.keys():
-            continue
-        low, high = moving.bounds(inner)
-        if low >= 0 and high < step:
-            yield _Slice(dimension, step, begin)
-
-
-def _in_ring(stmt: Stmt, var: str, name: str, part: _Slice, length: int) -> Stmt:
+def _in_ring(stmt: Stmt, var: str, name: str, part: Slice, length: int) -> Stmt:
     """The statement with the accesses of a buffer at the iteration's remainder by `length`."""
 
     def moved(indices: tuple[Index, ...]) -> tuple[Index, ...]:
         index = indices[part.dimension]
-        ring = index - Index.of(var) * part.step + (Index.of(var) % length) * part.step
+        ring = index - part.begin - Index.of(var) * part.step + (Index.of(var) % length) * part.step
         return (*indices[: part.dimension], ring, *indices[part.dimension + 1 :])
 
     def rule(e: Expr) -> Expr | None:
@@ -237,7 +217,3 @@ def _loaded(stmt: Stmt) -> list[Load]:
 def _accesses(stmt: Stmt) -> list[Load]:
     """Every place that is read or written, as a Load."""
     return [Load(s.buffer, s.indices) for s in _stores(stmt)] + _loaded(stmt)
-
-
-def _touched(stmt: Stmt) -> set[str]:
-    return {access.buffer for access in _accesses(stmt)}

@@ -169,6 +169,7 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     if not sizes or sizes[-1] <= SHORT:
         return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
     wanted: tuple[int, ...] = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
+    usual = 4
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
     if (
         not streams
@@ -176,10 +177,10 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
         and not _has_one_pipe(tile)
         and _reads_far(tile, row_size)
     ):
-        wanted = (2, 3)
+        wanted, usual = (2, 3), 2
     if tile.folds > 1:
         wanted = tuple(u for u in wanted if u % tile.folds == 0)
-    return next((u for u in wanted if sizes[-1] % u == 0), 4)
+    return next((u for u in wanted if sizes[-1] % u == 0), usual)
 
 
 def _unroll_groups(anchor: Stage, entry: Instruction, along: str) -> int:

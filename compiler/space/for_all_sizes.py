@@ -61,9 +61,10 @@ def for_all_sizes(space: SearchSpace, workload: Workload, threads: int) -> Searc
 def _shares(space: SearchSpace, values: dict[str, Value], workload: Workload) -> Shares:
     try:
         nest = lower(replay(workload, space.build(values)), "check")
+        pipelined = software_pipeline(simplify(nest))
     except ScheduleError:
         return _ILLEGAL
-    if most_loops(peel(skip(settle(software_pipeline(simplify(nest)))))) > LOOP_LIMIT:
+    if most_loops(peel(skip(settle(pipelined)))) > LOOP_LIMIT:
         return _ILLEGAL
     smallest = {symbol.name: symbol.low for symbol in workload.symbols}
     usual = {symbol.name: symbol.nominal for symbol in workload.symbols}

@@ -16,8 +16,8 @@ from compiler.workload.ir import Stage, Workload, stage_loads
 IN_REGISTERS = 8
 """Largest block of vectors of rows whose partial results are kept in registers; those of larger ones are local."""
 
-UNDER_WAY = 4
-"""Blocks of a sweep for which what one stage leaves for another is kept, or fewer."""
+KEPT_BLOCKS = 4
+"""Blocks of a sweep for which what one stage leaves for another is kept: two sums at most lie between the two."""
 
 SHORTEST = 4
 """Lanes of blocks that are transposed in registers."""
@@ -83,14 +83,22 @@ class RowPlan:
         rows, size = self._ordered_rows, self._block_size(choices)
         return bool(rows) and rows[-1].size >= size * choices.sweep and self.in_blocks(size)
 
+    @property
+    def all_follow(self) -> bool:
+        """Whether all stages of a sweep are in one pipeline: a sum along another axis stands between two."""
+        return self.lanes > 1 and all(
+            s.reducer is None or self.axes.vector in s.reduce_axes for s in self.workload.stages
+        )
+
     def in_blocks(self, size: int) -> bool:
         """Whether there are whole blocks of so many rows only."""
         rows = self._ordered_rows
         return size == 1 or (bool(rows) and divides(size, rows[-1].extent))
 
     def local_elements(self, choices: RowChoices) -> int:
-        """Elements of the maps that are kept for the blocks under way."""
-        rows = self._block_size(choices) * min(choices.sweep, UNDER_WAY)
+        """Elements of the maps that are kept: for the blocks under way, or for all where not every stage follows."""
+        blocks = min(choices.sweep, KEPT_BLOCKS) if self.all_follow else choices.sweep
+        rows = self._block_size(choices) * blocks
         return sum(
             rows * _padded(s, self._names(self.axes.rows), 8 * self.lanes)
             for s in self.shared

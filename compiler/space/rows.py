@@ -31,7 +31,7 @@ WORTH_A_BARRIER = 1 << 14
 SHARES_PER_THREAD = 4
 SHORT_ROW, LONG_ROW = 16, 512
 """Vectors of a row: below the first several rows are taken at a time, above the second only one."""
-UNDER_WAY = 10
+CACHED_ROWS = 10
 """Rows of a sweep, read or stored, that have to stay in the first cache."""
 STREAMED_ROW = 8
 """Vectors of a row from which on prefetchers follow it where it is read once."""
@@ -168,7 +168,8 @@ def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> int:
 
     As many as leave each thread its shares: the first and the last few have no others to fill the time with.
     """
-    if not plan.axes.columns or UNDER_WAY * vectors * target.vector_bytes > target.l1_bytes:
+    cached = CACHED_ROWS * vectors * target.vector_bytes <= target.l1_bytes
+    if not (plan.axes.columns and plan.all_follow and cached):
         return 0
     shares = 1 if threads == 1 else SHARES_PER_THREAD * threads
     block = _swept_block(plan, vectors)

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
 from compiler.loop.printer import print_nest
-from compiler.pipeline import build_nest
+from compiler.pipeline import build_nest, load_graph, lower
 from compiler.schedule.steps import Inline
 from compiler.space.row_structure import row_axes
 from compiler.space.rows import Rows
@@ -178,6 +179,26 @@ def test_rows_of_which_sums_are_left_are_read_one_after_the_other() -> None:
         space = build_space(row_sum(512, columns), PRESETS["x86-64-v3"], 1)
         values = space.values(space.default)
         assert (values["block"], values["sweep"]) == (block, 1)
+
+
+def test_a_sum_along_another_axis_ends_the_pipeline() -> None:
+    """Two pipelines keep all blocks between them: none by default, few where the second cache is small."""
+    x, m, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 1024]) for name in "xmy")
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["p"], axis=1),
+        helper.make_node("ReduceMax", ["m"], ["r"], axes=[1]),
+        helper.make_node("Mul", ["p", "r"], ["y"]),
+    ]
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x, m], [y]), opset_imports=opsets, ir_version=8)
+    (subgraph,) = lower(load_graph(model)).subgraphs
+    target = replace(PRESETS["x86-64-v3"], l2_bytes=256 << 10)
+    space = build_space(subgraph.workload, target, 1)
+    values = space.values(space.default)
+    assert values["sweep"] == 1
+    assert not space.legal({**values, "block": 1, "sweep": 64})
+    fewer = space.build({**values, "block": 1, "sweep": 16})
+    assert emit_nest(build_nest(subgraph.workload, fewer), target)
 
 
 def test_long_rows_do_not_follow_each_other_by_default() -> None:
