@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from math import gcd
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.linear import Active, Found, LaneDependent, Lanes, Linear, Moment, Prepared
@@ -185,7 +186,9 @@ class Indices:
             return None
         if any(found.name in self._vectors for found in index.looked_up()):
             return None
-        first, *others = (index.substitute({self._lane_name: Index.of(lane)}) for lane in range(self.active))
+        first, *others = (
+            _lowest_terms(index.substitute({self._lane_name: Index.of(lane)})) for lane in range(self.active)
+        )
         if any(form.terms != first.terms for form in others):
             return None
         return self.linear(first), [0, *(form.const - first.const for form in others)]
@@ -357,6 +360,20 @@ class Indices:
     def _cached(self, text: str) -> str:
         known = self._out.remembered(text)
         return self._out.remember(text, self._out.value(text, "x")) if known is None else known
+
+
+def _lowest_terms(index: Index) -> Index:
+    """`(c*4 + 3) // 8` as `c // 2`: what a divisor has in common with all that moves leaves the quotient as it is."""
+    total = Index((), index.const)
+    for atom, coefficient in index.terms:
+        part = Index.of(atom)
+        if isinstance(atom, FloorDiv) and isinstance(atom.divisor, int):
+            value, step = atom.value, gcd(atom.divisor, *(c for _, c in atom.value.terms))
+            part = Index(tuple((a, c // step) for a, c in value.terms), value.const // step) // (
+                atom.divisor // step
+            )
+        total += part * coefficient
+    return total
 
 
 def _may_be_negative(index: Index) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from math import prod
 
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
@@ -132,6 +133,12 @@ class Memory:
         start = first._replace(const=first.const + low)
         if count == 1:
             return self.load(buffer, start)
+        # From a whole number of blocks on, neighbours that read the same block share one load.
+        block = _block(buffer, start, lanes)
+        before = start.const % block
+        whole = -(-(before + count) // block) * block
+        if whole <= lanes:
+            start, low, count = start._replace(const=start.const - before), low - before, whole
         if count > lanes:
             return None
         kind = llvm_type(buffer.dtype, count)
@@ -365,6 +372,14 @@ class Memory:
 
     def _lane_mask(self, active: Active) -> str:
         return self._indices.first_lanes(active, self._indices.lanes)
+
+
+def _block(buffer: Buffer, linear: Linear, most: int) -> int:
+    """The longest block, of at most so many elements, of which a whole number lies before a place and behind it."""
+    block, known = most, prod(size for size in buffer.shape if isinstance(size, int))
+    while known % block or any(coefficient % block for _, coefficient in linear.terms):
+        block //= 2
+    return block
 
 
 def _own_block(buffer: Buffer, linear: Linear, lanes: int) -> bool:

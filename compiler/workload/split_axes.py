@@ -4,6 +4,7 @@
     →  for g < 4, c < 18: y[g*18 + c] = ... x[g*6 + r] ...
 
 Within a group the inner axis is an ordinary one: its elements fill the lanes of vectors that share what they read.
+Groups that are too small for that share vectors instead, whose lanes take what each needs from one load.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from compiler.workload.ir import Operand, Stage, Workload, stage_loads
 
 _SEPARATOR = "/"
 _RUN = 8
-"""Neighbours with one element in common that are worth a vector of their own."""
+"""Neighbours of a map with one element in common that are worth a vector of their own."""
+_GROUP = 16
+"""The same of a reduction, which needs a shuffle for each of its products."""
 
 
 def split_axes(workload: Workload) -> Workload:
@@ -41,25 +44,37 @@ def _splits(workload: Workload) -> Iterator[tuple[str, int]]:
                     continue
                 name, size, divisor = str(atom.value.name), sizes[str(atom.value.name)], atom.divisor
                 whole = isinstance(divisor, int) and 1 < divisor < size and size % divisor == 0
-                if whole and isinstance(atom, FloorDiv) and _is_spread(stage, name):
+                if whole and isinstance(atom, FloorDiv) and _is_spread(workload, stage, name):
                     continue
                 if isinstance(divisor, int) and whole and _plain(workload, name):
                     yield name, divisor
 
 
-def _is_spread(stage: Stage, name: str) -> bool:
+def _is_spread(workload: Workload, stage: Stage, name: str) -> bool:
     """Whether neighbours in memory read the same few elements again, and nothing else depends on the axis.
 
-    All that is read along it is at its place or at one quotient by a small divisor.
+    All that is read along it is at its place or at one quotient by a small divisor. In a reduction that is a power of
+    two, and quotients are no further apart than the neighbours that share one: a vector of lanes finds all it needs in
+    one of memory.
     """
-    along = stage.target_indices[-1].name == name
-    if not along or stage.reducer is not None or stage.also:
+    if stage.target_indices[-1].name != name or stage.also:
         return False
     terms = [atom for index in _indices(stage) for atom, _ in index.terms if name in Index.of(atom).names()]
-    return all(
-        atom == name or (isinstance(atom, FloorDiv) and isinstance(atom.divisor, int) and atom.divisor < _RUN)
-        for atom in terms
-    )
+    divisors = [atom.divisor for atom in terms if isinstance(atom, FloorDiv)]
+    if any(atom != name and not isinstance(atom, FloorDiv) for atom in terms):
+        return False
+    if stage.reducer is None:
+        return all(isinstance(d, int) and d < _RUN for d in divisors)
+    near = all(step <= d for load in stage_loads(stage) for d, step in _quotients(workload, load, name))
+    return near and all(isinstance(d, int) and d < _GROUP and d & (d - 1) == 0 for d in divisors)
+
+
+def _quotients(workload: Workload, load: Load, name: str) -> Iterator[tuple[int, int]]:
+    """Divisors by which an axis is divided in the indices of a load, and the elements of memory between quotients."""
+    for index, stride in zip(load.indices, workload.buffers[load.buffer].strides, strict=True):
+        for atom, coefficient in index.terms:
+            if isinstance(atom, FloorDiv) and atom.value.name == name and isinstance(atom.divisor, int):
+                yield atom.divisor, abs(coefficient) * stride
 
 
 def _indices(stage: Stage) -> Iterator[Index]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,32 @@ def test_an_axis_spread_over_a_few_neighbours_each_stays_whole() -> None:
     ):
         assert split_axes(other) is not other
         assert not quotients(split_axes(other))
+
+
+@pytest.mark.parametrize(
+    ("workload", "whole"),
+    [
+        pytest.param(grouped(6, 8, 32, 32), True, id="four channels each"),
+        pytest.param(grouped(6, 4, 32, 32), True, id="eight channels each"),
+        pytest.param(grouped(6, 8, 16, 32), True, id="fewer of the input"),
+        pytest.param(grouped(6, 2, 32, 32), False, id="a vector of channels each"),
+        pytest.param(grouped(6, 5, 30, 30), False, id="groups across the end of a vector"),
+        pytest.param(grouped(6, 8, 64, 32), False, id="more of the input: further apart than a vector"),
+    ],
+)
+def test_small_groups_share_vectors(workload: Workload, whole: bool) -> None:  # noqa: FBT001
+    assert (split_axes(workload) is workload) is whole
+
+
+@pytest.mark.parametrize("name", sorted(t.name for t in PRESETS.values() if t.vector_bytes > 4))
+@pytest.mark.parametrize("per_group", [2, 4, 8])
+def test_the_lanes_of_small_groups_are_picked_out_of_one_vector(per_group: int, name: str) -> None:
+    """Whole vectors are loaded, and none of them lane by lane."""
+    target = PRESETS[name]
+    workload, lanes = grouped(6, 48 // per_group, 48, 48), target.lanes(4)
+    ir = nest_ir(build_nest(workload, default_schedule(workload, target, 1)), target)
+    assert not re.search(r"insertelement <\d+ x float>.*, i64 [1-9]", ir)
+    assert set(re.findall(r"load <(\d+) x float>", ir)) == {str(lanes)}
 
 
 def test_the_lanes_of_a_group_share_what_they_read() -> None:
