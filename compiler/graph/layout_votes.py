@@ -3,16 +3,29 @@
 Only the structure of the index expressions counts. In `sum x[n, ic, h + kh, w + kw] * weights[oc, ic, kh, kw]` the
 output's innermost dimension should be oc, which the constant is indexed by (its values are packed for vectors of
 output channels), and the input's should be ic, which is reduced, sits alone in its dimension and indexes the constant.
+Where output channels are too few to fill vectors, places fill them: such a contraction prefers what lies along w, as
+the model has it, but not strongly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from compiler.graph.ir import Compute, ComputeKind, Node, product_factors
+from compiler.index import FloorDiv
 from compiler.scalar import Guard, Load, loads
+
+LINE = 16
+"""Elements of a vector, where no Target is known: what a line of the cache has in f32."""
+FULLER = 1.25
+"""How much fuller places make vectors than channels do, from where on they take the lanes."""
+MUCH_FULLER = 1.6
+"""The same where sums are so long that an algorithm of fewer multiplications may gain as much."""
+LONG_SUM = 144
+"""Products of such a sum, over windows of several places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +62,44 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
     own = {compute.axes[channel].name}
     long = {a.name for a in (*compute.axes, *compute.reduce_axes) if a.extent.constant != 1}
     strong = dim is None or moving[0].indices[dim].names() & long != own & long
+    if strong and _places_are_fuller(compute, channel, moving[0]):
+        yield Vote(node.output, len(compute.axes) - 1, strong=False)
+        yield Vote(moving[0].buffer, len(moving[0].indices) - 1, strong=False)
+        return
     yield Vote(node.output, channel, strong)
     if dim is not None:
         yield Vote(moving[0].buffer, dim, strong)
+
+
+def _places_are_fuller(compute: Compute, channel: int, load: Load) -> bool:
+    """Whether lanes along the last dimension of both values, where that is one of places, do clearly more at once."""
+    last = compute.axes[-1]
+    if channel == len(compute.axes) - 1 or last.name not in load.indices[-1].names():
+        return False
+    window = prod(
+        a.size for a in compute.reduce_axes if any(_moves_with(load, a.name, b.name) for b in compute.axes)
+    )
+    places = last.size if window > 1 else prod(a.size for a in compute.axes[channel + 1 :])
+    gain = _filled(places) / _filled(_columns(compute.axes[channel].name, compute.axes[channel].size, load))
+    long = window > 1 and prod(a.size for a in compute.reduce_axes) > LONG_SUM
+    return gain >= (MUCH_FULLER if long else FULLER)
+
+
+def _columns(channel: str, size: int, load: Load) -> int:
+    """Output channels that share what is read: all, or those of one group."""
+    atoms = [atom for index in load.indices for atom, _ in index.terms]
+    groups = [a.divisor for a in atoms if isinstance(a, FloorDiv) and a.value.name == channel]
+    return min((d for d in groups if isinstance(d, int)), default=size)
+
+
+def _moves_with(load: Load, offset: str, place: str) -> bool:
+    """Whether both walk along the same dimension: an offset in a window and where the window is."""
+    return any({offset, place} <= index.names() for index in load.indices)
+
+
+def _filled(size: int) -> float:
+    """Share of the lanes of vectors along so many elements."""
+    return size / (LINE * -(-size // LINE))
 
 
 def _channel(compute: Compute, fixed: frozenset[str], moving: frozenset[str]) -> int | None:

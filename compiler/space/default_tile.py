@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from math import prod
 
+from compiler.index import FloorDiv
 from compiler.instruction import Instruction
 from compiler.loop.pair import ROWS
 from compiler.scalar import loads
@@ -113,7 +114,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "vectors": vectors,
         "order": order,
         "depth": depth,
-        "reduce": 0,
+        "reduce": _rotation(tile) if streams else 0,
         "unroll": _unroll(tile, places, vectors, streams=streams)
         if tile.dot is None
         else _unroll_groups(tile.anchor, *tile.dot),
@@ -183,6 +184,22 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     return next((u for u in wanted if sizes[-1] % u == 0), usual)
 
 
+def _rotation(tile: RegisterTile) -> int:
+    """The sum that goes along the same dimension as the rows innermost: then they share what they read.
+
+    Not where lanes share quotients of a dimension: its elements are neighbours that one load brings for all of a sum.
+    """
+    row, names = tile.axes.row, [name for name, _ in tile.sums]
+    indices = [index for load in loads(tile.anchor.body) for index in load.indices]
+    quotients = (a for index in indices for a, _ in index.terms if isinstance(a, FloorDiv))
+    if row is None or any(tile.axes.vector.name in quotient.value.names() for quotient in quotients):
+        return 0
+    moved = (
+        place for index in indices for place, name in enumerate(names) if {row.name, name} <= index.names()
+    )
+    return (next(moved, -1) + 1) % len(names) if names else 0
+
+
 def _unroll_groups(anchor: Stage, entry: Instruction, along: str) -> int:
     """Two groups of products, each of which is an unrolled loop already, where none is left over."""
     last = anchor.reduce_axes[-1]
@@ -225,10 +242,10 @@ def _shares_rows(axes: TileAxes, anchor: Stage) -> bool:
     return any(all(row not in index.names() for index in load.indices) for load in loads(anchor.body))
 
 
-def tile_cycles(tile: RegisterTile) -> float:
-    """Multiply-adds, or what takes as long, of all tiles of the default form."""
+def output_cycles(tile: RegisterTile) -> float:
+    """Multiply-adds, or what takes as long, of all tiles of the output in the default form."""
     cycles, *_ = _tile(tile, streams=_streams(tile.axes, tile.anchor))
-    return cycles * prod(size for _, size in tile.sums)
+    return cycles * prod(size for _, size in tile.sums) * prod(a.size for a in tile.axes.others)
 
 
 def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:

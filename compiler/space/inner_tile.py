@@ -25,8 +25,6 @@ from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
-SHORTEST = 4
-"""Vectors of a sum that make up for adding their lanes."""
 ADDED_UP = 12
 """Instructions that add the lanes of one vector."""
 
@@ -41,7 +39,7 @@ def inner_axis(workload: Workload, stage: Stage, target: Target) -> Axis | None:
     packed, lanes = packable(workload, stage), target.lanes(stage.dtype.size_bytes)
     tested = {n for e in walk(stage.body) if isinstance(e, Guard) for b in e.bounds for n in b.index.names()}
     for axis in reversed(stage.reduce_axes):
-        long = axis.extent.constant is not None and axis.size >= SHORTEST * lanes
+        long = axis.extent.constant is not None and axis.size >= lanes
         if not long or lanes < 2 or axis.name in tested:
             continue
         if all(_side_by_side(workload, load, axis.name, packed) for load in loads(stage.body)):

@@ -12,7 +12,7 @@ from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
-from compiler.space.default_tile import default_values, reads_apart, tile_cycles
+from compiler.space.default_tile import default_values, output_cycles, reads_apart
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.down_tile import down_axis, shares_beside
 from compiler.space.estimate import algorithm_cycles
@@ -136,7 +136,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     if DOWN in plans and (reads_apart(tile) or shares_beside(plans[DOWN].tile)):
         return DOWN
     inner = plans[INNER].tile if INNER in plans else None
-    if isinstance(inner, InnerTile) and _inner_cycles(inner) < CLEARLY * tile_cycles(tile):
+    if isinstance(inner, InnerTile) and _inner_cycles(inner) < CLEARLY * output_cycles(tile):
         return INNER
     return APART if APART in plans and rows > number(usual[DIRECT], "rows") else DIRECT
 
@@ -174,12 +174,12 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
     direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:
         return INSTRUCTION, _with_winograd(plans, workload, target, threads)
-    wide = direct.tile.panels * direct.tile.axes.lanes
-    wasteful = direct.tile.copies == 1 and direct.tile.axes.vector.size <= FILLED * wide
+    columns, lanes = direct.tile.axes.vector.size, target.lanes(anchor.dtype.size_bytes)
+    wasteful = direct.tile.copies == 1 and columns <= FILLED * lanes * -(-columns // lanes)
     along = inner_axis(workload, anchor, target) if wasteful else None
     if along is not None:
         inner = InnerTile(workload, anchor, store, target, threads, along)
-        if _inner_cycles(inner) < TRIED * tile_cycles(direct.tile):
+        if _inner_cycles(inner) < TRIED * output_cycles(direct.tile):
             plans[INNER] = _Plan(inner, None)
     row_name = down_axis(direct.tile)
     down = RegisterTile(workload, anchor, store, target, threads, row_name=row_name) if row_name else None
@@ -247,7 +247,7 @@ def _phases(
 
 def _inner_cycles(tile: InnerTile) -> float:
     """Of the products, and of adding up the lanes."""
-    return tile_cycles(tile) + tile.added_up
+    return output_cycles(tile) + tile.added_up
 
 
 def _union(kind: str, plans: dict[str, _Plan]) -> tuple[Knob, ...]:

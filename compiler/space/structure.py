@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from compiler.scalar import Guard, Load, Lookup, loads, walk
 from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 
+NEAR = 4
+"""Elements between lanes that are stored one by one, at most."""
+LONG_SUM = 32
+"""Products of a sum that make up for storing its lanes so."""
 LEAST_ROWS = 8
 """Along an axis that is not the innermost: with fewer, tiles are not as high as they could be."""
 
@@ -18,7 +23,8 @@ class TileAxes:
     """Axes of a stage that stores its output.
 
     Attributes:
-        vector: the axis along which the output is contiguous; its elements fill the lanes.
+        vector: the axis along which the output is contiguous; its elements fill the lanes. One along which they are a
+            few elements apart where that is so short that long sums would leave most lanes empty.
         row: the axis that is blocked so that what is loaded for the lanes is used again; None where there is none.
         others: the remaining axes, outermost first.
         lanes: vector length, a power of two; 1 where nothing is contiguous.
@@ -67,19 +73,35 @@ def tile_axes(
     output = workload.buffers[stage.target]
     flat = _flat_coefficients(stage, output.strides)
     vector = next((a for a in reversed(stage.axes) if flat[a.name] == 1), stage.axes[-1])
+    # Sums are as wide as the reduction computes them, whatever is stored in the end.
+    widest = target.lanes(max(output.dtype.size_bytes, anchor.dtype.size_bytes if anchor is not None else 0))
+    if (
+        anchor is not None
+        and 2 * vector.size <= widest
+        and prod(a.size for a in anchor.reduce_axes) >= LONG_SUM
+    ):
+        near = (a for a in reversed(stage.axes) if 1 <= flat[a.name] <= NEAR and a.size >= widest)
+        vector = next((a for a in near if _is_read_near(workload, anchor, a.name)), vector)
     rest = tuple(a for a in stage.axes if a.name != vector.name)
     named = next((a for a in rest if a.name == row_name), None)
     row = named or _row(rest, vector, anchor or stage)
-    # Sums are as wide as the reduction computes them, whatever is stored in the end.
-    widest = max(output.dtype.size_bytes, anchor.dtype.size_bytes if anchor is not None else 0)
     return TileAxes(
         vector=vector,
         row=row,
         others=tuple(a for a in rest if a is not row),
-        lanes=_lanes(vector.size, target.lanes(widest)) if flat[vector.name] == 1 else 1,
+        lanes=_lanes(vector.size, widest) if 1 <= flat[vector.name] <= NEAR else 1,
         around=len(rest) - 1 if named is None else rest.index(named),
         beside=None if named is None or named is rest[-1] else rest[-1],
     )
+
+
+def _is_read_near(workload: Workload, anchor: Stage, name: str) -> bool:
+    """Whether all that is read along an axis lies no further apart than what is stored."""
+    for load in loads(anchor.body):
+        pairs = zip(load.indices, workload.buffers[load.buffer].strides, strict=True)
+        if sum(abs(index.coefficient(name)) * stride for index, stride in pairs) > NEAR:
+            return False
+    return True
 
 
 def _row(rest: tuple[Axis, ...], vector: Axis, anchor: Stage) -> Axis | None:

@@ -104,6 +104,18 @@ def windowed(size: tuple[int, ...], ic: int, oc: int, taps: tuple[int, ...], *, 
     return anchored((*size, oc), (*taps, ic), "sum", body, operands)
 
 
+def enlarging(size: int, ic: int, oc: int) -> Workload:
+    """A transposed 2x2 convolution with a stride of 2, channels first: the places of a phase are stored two apart."""
+    places = tuple(Index.of(f"s{d}") for d in range(1, 5))
+    data, weights = Load("x0", at("r0", "s1", "s3")), Load("c0", at("s0", "r0", "s2", "s4"))
+    operands = (operand("x0", ic, size, size), operand("c0", oc, ic, 2, 2, constant=True))
+    made = anchored((oc, size, 2, size, 2), (ic,), "sum", apply("mul", data, weights), operands)
+    anchor, epilogue = made.stages
+    indices = (Index.of("s0"), places[0] * 2 + places[1], places[2] * 2 + places[3])
+    stages = (anchor, replace(epilogue, target_indices=indices))
+    return replace(made, outputs=(operand("y0", oc, 2 * size, 2 * size),), stages=stages)
+
+
 def row_convolution(
     size: int, ic: int, oc: int, taps: int, *, stride: int = 1, beside: int | None = None
 ) -> Workload:
@@ -449,8 +461,10 @@ KINDS: dict[str, Workload] = {
     "convolution_padded": padded_convolution(6, 3, 12, 5),
     "pointwise": convolution(9, 27, 50, 1),
     "grouped": grouped(6, 3, 12, 18),
+    "groups_of_four": grouped(6, 6, 24, 24),
     "groups_apart": grouped_apart(6, 3, 4, 6),
     "volume": windowed((3, 4, 6), 3, 5, (3, 3, 3)),
+    "enlarging": enlarging(19, 33, 3),
     "depthwise": depthwise(7, 35),
     "depthwise_strided": depthwise(6, 16, 2),
     "matmul": matmul(13, 53, 37),

@@ -21,7 +21,7 @@ def test_every_activation_of_a_convolutional_network_is_channels_last() -> None:
 
 def test_outputs_stay_plain_even_where_their_producer_wishes_otherwise() -> None:
     b = GraphBuilder()
-    y = b.relu(b.conv(b.input("x", 1, 4, 6, 6), 8))
+    y = b.relu(b.conv(b.input("x", 1, 4, 6, 6), 16))
     graph = b.graph(y)
     assert assign_layouts(graph)[y].is_plain
     assert wished_layouts(graph)[y].order == NHWC
@@ -46,9 +46,9 @@ def test_batched_matrix_products_with_constant_weights_are_row_major() -> None:
 
 def test_depthwise_and_grouped_convolutions_keep_channels_last() -> None:
     b = GraphBuilder()
-    first = b.conv(b.input("x", 1, 3, 8, 8), 8)
-    depthwise = b.conv(first, 8, k=3, pad=1, groups=8)
-    grouped = b.conv(depthwise, 8, groups=2)
+    first = b.conv(b.input("x", 1, 3, 8, 8), 32)
+    depthwise = b.conv(first, 32, k=3, pad=1, groups=32)
+    grouped = b.conv(depthwise, 32, groups=2)
     layouts = assign_layouts(b.graph(b.mean(grouped)))
     assert {layouts[v].order for v in (first, depthwise, grouped)} == {NHWC}
 
@@ -64,7 +64,7 @@ def test_a_window_alone_prefers_the_axis_that_it_does_not_slide_over() -> None:
 
 def test_a_window_behind_a_convolution_keeps_its_order_up_to_the_interface() -> None:
     b = GraphBuilder()
-    pooled = b.pool(b.conv(b.input("x", 1, 3, 8, 8), 8), 2, 2, 0)
+    pooled = b.pool(b.conv(b.input("x", 1, 3, 8, 8), 16), 2, 2, 0)
     assert wished_layouts(b.graph(pooled))[pooled].order == NHWC
 
 
@@ -83,6 +83,33 @@ def test_a_depthwise_convolution_alone_stays_in_the_order_of_the_interface() -> 
     graph = b.graph(depthwise)
     assert wished_layouts(graph)[depthwise].is_plain
     assert not zero_halos(graph), "a copy of an input only for its border is not worth it"
+
+
+def test_channels_that_fill_no_vectors_leave_the_lanes_to_places() -> None:
+    b = GraphBuilder()
+    narrow = b.conv(b.conv(b.input("x", 1, 3, 32, 32), 8, k=3), 4, k=3)
+    layouts = wished_layouts(b.graph(narrow))
+    assert all(layout.is_plain for layout in layouts.values())
+
+
+def test_few_channels_lie_as_what_they_are_made_of_and_are_read_by() -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, 3, 32, 32), 16, k=3)
+    narrow = b.conv(first, 3, k=3)
+    layouts = assign_layouts(b.graph(b.mean(narrow)))
+    assert layouts[narrow].order == layouts[first].order == NHWC
+
+
+def test_few_channels_of_few_places_fill_the_lanes() -> None:
+    b = GraphBuilder()
+    narrow = b.conv(b.input("x", 1, 16, 7, 7), 8, k=3)
+    assert wished_layouts(b.graph(narrow))[narrow].order == NHWC
+
+
+def test_channels_of_a_small_group_leave_the_lanes_to_places() -> None:
+    b = GraphBuilder()
+    grouped = b.conv(b.input("x", 1, 32, 32, 32), 32, k=3, groups=8)
+    assert wished_layouts(b.graph(grouped))[grouped].is_plain
 
 
 def test_a_value_without_votes_is_plain() -> None:

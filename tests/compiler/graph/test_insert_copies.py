@@ -8,8 +8,8 @@ from tests.compiler.workload.graphs import GraphBuilder
 
 def test_a_padded_convolution_of_an_input_reads_a_copy_with_halo() -> None:
     b = GraphBuilder()
-    x = b.input("x", 1, 3, 8, 8)
-    y = b.mean(b.add(b.conv(x, 3, k=3, pad=1), x))
+    x = b.input("x", 1, 16, 8, 8)
+    y = b.mean(b.add(b.conv(x, 16, k=3, pad=1), x))
     graph = InsertCopies().run(b.graph(y))
     copy, conv, add = graph.nodes[:3]
     assert (copy.output, copy.compute.kind) == ("x@stored", ComputeKind.MOVEMENT)
@@ -28,8 +28,8 @@ def test_an_unpadded_convolution_reads_the_input_itself() -> None:
 
 def test_an_output_in_another_layout_is_copied_last_and_keeps_its_name() -> None:
     b = GraphBuilder()
-    y = b.conv(b.input("x", 1, 3, 8, 8), 4, k=3)
-    z = b.conv(y, 4)
+    y = b.conv(b.input("x", 1, 3, 8, 8), 16, k=3)
+    z = b.conv(y, 16)
     graph = InsertCopies().run(b.graph(y, b.mean(z)))
     assert graph.nodes[-1].output == y
     assert graph.nodes[-1].compute.reads == (f"{y}@stored",)
@@ -58,14 +58,14 @@ def test_new_names_avoid_those_taken() -> None:
     b = GraphBuilder()
     x = b.input("x", 1, 3, 8, 8)
     b.input("x@stored", 1)
-    graph = InsertCopies().run(b.graph(b.mean(b.conv(x, 3, k=3, pad=1))))
+    graph = InsertCopies().run(b.graph(b.mean(b.conv(x, 16, k=3, pad=1))))
     assert graph.nodes[0].output == "x@stored.1"
 
 
 def test_windows_whose_lanes_lie_apart_in_an_input_read_a_copy() -> None:
     b = GraphBuilder()
     x = b.input("x", 1, 16, 8, 8)
-    graph = InsertCopies().run(b.graph(b.mean(b.conv(b.pool(x, 3, 2, 1), 4))))
+    graph = InsertCopies().run(b.graph(b.mean(b.conv(b.pool(x, 3, 2, 1), 16))))
     copy, pool = graph.nodes[:2]
     assert (copy.output, copy.compute.kind) == ("x@stored", ComputeKind.MOVEMENT)
     assert pool.compute.reads == ("x@stored",)

@@ -72,7 +72,7 @@ def test_partial_sums_are_registers() -> None:
     "workload",
     [
         pytest.param(matmul(64, 64, 256), id="columns fill the vectors"),
-        pytest.param(matmul(3, 17, 40), id="a short sum"),
+        pytest.param(matmul(3, 17, 20), id="a short sum"),
         pytest.param(product(2, 3, 9, 67), id="a factor lies across the sum"),
         pytest.param(padded_convolution(9, 3, 17, 5), id="few channels"),
         pytest.param(depthwise(7, 35), id="no channels"),
@@ -82,6 +82,19 @@ def test_partial_sums_are_registers() -> None:
 )
 def test_lanes_stay_along_the_columns_elsewhere(workload: Workload) -> None:
     assert not offered(workload)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(matmul(64, 2, 128), id="two columns"),
+        pytest.param(convolution(14, 64, 3, 3), id="three channels"),
+        pytest.param(convolution(14, 16, 3, 5), id="a vector of channels, of a large window"),
+    ],
+)
+def test_few_columns_leave_the_lanes_to_the_sum(workload: Workload) -> None:
+    space = build_space(workload, V4, 1)
+    assert space.values(space.default)["algorithm"] == "inner"
 
 
 def test_the_axis_lies_side_by_side_in_both_factors() -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.pipeline import build_nest
+from compiler.scalar import Load, apply
 from compiler.space.rules import build_space
 from compiler.space.space import number
 from compiler.space.structure import tile_axes
@@ -18,9 +20,13 @@ from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_native
 from tests.compiler.workloads import (
     KINDS,
+    anchored,
+    at,
     convolution,
+    enlarging,
     lstm_cell,
     matmul,
+    operand,
     padded_convolution,
     padded_line,
     product,
@@ -152,3 +158,35 @@ def test_the_default_is_legal_however_long_the_innermost_sum_is(channels: int) -
         space = build_space(workload, native_target(), 1)
         assert space.is_legal(space.default)
         assert all(map(space.is_legal, space.starts))
+
+
+def test_lanes_that_are_stored_apart_where_long_sums_would_leave_most_empty() -> None:
+    target = PRESETS["x86-64-v4"]
+    long, short = enlarging(19, 33, 3), enlarging(19, 8, 3)
+    assert tile_axes(long, long.stages[1], target, long.stages[0]).vector.name == "s3"
+    assert tile_axes(short, short.stages[1], target, short.stages[0]).vector.name == "s4"
+
+
+def test_lanes_are_not_stored_apart_where_they_would_be_gathered() -> None:
+    """Three channels, places three elements apart; the input has its places much further apart."""
+    workload = convolution(19, 40, 3, 1)
+    assert (
+        tile_axes(workload, workload.stages[1], PRESETS["x86-64-v4"], workload.stages[0]).vector.name == "s2"
+    )
+
+
+@pytest.mark.parametrize("channels_first", [True, False])
+def test_windows_below_each_other_stand_in_the_body(channels_first: bool) -> None:  # noqa: FBT001
+    """7 x 7 is too large to be unrolled whole: of its two sums the one along the rows of the tile is."""
+    axes = ("s0", "s1", "s2") if channels_first else ("s2", "s0", "s1")
+    sizes = (16, 28, 28) if channels_first else (28, 28, 16)
+    channel, *places = (Index.of(name) for name in axes)
+    window = (places[0] + "r0", places[1] + "r1")
+    data = Load("x0", (channel, *window) if channels_first else (*window, channel))
+    body = apply("mul", data, Load("c0", (channel, *at("r0", "r1"))))
+    held = (16, 34, 34) if channels_first else (34, 34, 16)
+    operands = (operand("x0", *held), operand("c0", 16, 7, 7, constant=True))
+    space = build_space(anchored(sizes, (7, 7), "sum", body, operands), V3, 1)
+    values = space.values(space.default)
+    if values.get("algorithm", "direct") == "direct":
+        assert values["reduce"] == (1 if channels_first else 0)

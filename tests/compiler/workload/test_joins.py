@@ -163,10 +163,10 @@ def test_what_is_spread_over_a_plane_is_written_beside_the_other_parts() -> None
 
 def test_what_the_model_gives_row_major_is_a_part_in_the_order_of_the_inside() -> None:
     b = GraphBuilder()
-    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 8))
-    answer = b.relu(b.conv(x, 8))
+    x = b.relu(b.conv(b.input("x", 1, 3, 6, 6), 16))
+    answer = b.relu(b.conv(x, 16))
     whole = join(b, 1, x, answer)
-    program = checked(b.graph(answer, b.conv(whole, 3)))
+    program = checked(b.graph(answer, b.conv(whole, 16)))
     assert program.wholes == {x: whole, f"{answer}@stored": whole}
 
 
