@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from compiler.graph.innermost import innermost_dimensions
 from compiler.graph.ir import Compute, ComputeKind, Graph, Node, TensorType
 from compiler.graph.layout import Layout
 from compiler.graph.layout_votes import votes
@@ -44,6 +44,7 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
     input of the model would have to be copied for it: only where a contraction with reuse wants another layout of it.
     """
     types = graph.types()
+    innermost = innermost_dimensions(graph, set(graph.inputs))
     found: dict[str, Halo] = {}
     asked: set[str] = set()
     for node in graph.nodes:
@@ -56,16 +57,20 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
             need = _worth(load, types[load.buffer].sizes, node.compute)
             found[load.buffer] = _widest(found.get(load.buffer, need), need)
             if node.compute.kind is ComputeKind.CONTRACTION and (
-                load.buffer not in graph.inputs or _turned(node, load.buffer, types, graph.constants)
+                load.buffer not in graph.inputs or _turned(node, load.buffer, graph, innermost)
             ):
                 asked.add(load.buffer)
     return {value: halo for value, halo in found.items() if value in asked and any(map(any, halo))}
 
 
-def _turned(node: Node, value: str, types: Mapping[str, TensorType], constants: Mapping[str, Any]) -> bool:
-    """Whether a row-major value lacks the innermost dimension that a node with reuse wants."""
-    last = len(types[value].shape) - 1
-    return any(v.strong and v.value == value and v.dim != last for v in votes(node, constants))
+def _turned(node: Node, value: str, graph: Graph, innermost: Mapping[str, int]) -> bool:
+    """Whether a row-major value lacks the innermost dimension that a node with reuse wants: its own, or its result."""
+    voted = list(votes(node, graph.constants))
+    last = len(graph.types()[value].shape) - 1
+    if any(v.strong and v.value == value and v.dim != last for v in voted):
+        return True
+    placed = any(v.value == node.output and v.dim == len(node.compute.axes) - 1 for v in voted)
+    return placed and innermost.get(node.output, last) != last
 
 
 def zero_padded(expr: Expr, types: Mapping[str, TensorType]) -> Load | None:

@@ -108,16 +108,19 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     parallel, shares = 1, SHARES_PER_THREAD * tile.threads
     while parallel < len(counts) and (blocked or prod(counts[:parallel]) < shares):
         parallel += 1
+    unroll = (
+        _unroll(tile, places, vectors, streams=streams)
+        if tile.dot is None
+        else _unroll_groups(tile.anchor, *tile.dot)
+    )
     return {
         "rows": rows,
         "beside": beside,
         "vectors": vectors,
         "order": order,
         "depth": depth,
-        "reduce": _rotation(tile) if streams else 0,
-        "unroll": _unroll(tile, places, vectors, streams=streams)
-        if tile.dot is None
-        else _unroll_groups(tile.anchor, *tile.dot),
+        "reduce": _rotation(tile) if streams and unroll < points and not axes.is_down else 0,
+        "unroll": unroll,
         "parallel": parallel,
     }
 
