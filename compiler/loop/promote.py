@@ -5,7 +5,7 @@
 
 A place is constant when only unrolled loops and the lanes of a vector move it. Accesses that overlap must agree in
 their vectors: a register cannot be written as a vector and read element by element. The rest stays in memory, its
-innermost dimension padded to whole vectors.
+innermost dimension padded to whole vectors, with room behind the rows of each of many parts (compiler.loop.room).
 """
 
 from __future__ import annotations
@@ -13,12 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import assert_never
 
 from compiler.index import Index
 from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.loop.room import spread_rows
 from compiler.scalar import loads
 from compiler.symbol import size_at
+
+MANY_PARTS = 16
+"""Parts from which on those that share a few sets of a first cache drive each other out."""
 
 _Slot = tuple[int, ...]
 """The elements of a vector, or a single one."""
@@ -45,7 +50,9 @@ def promote(nest: LoopNest) -> LoopNest:
         if buffer.name in kept:
             buffers.append(replace(buffer, scope="register"))
         else:
-            buffers.append(_padded(buffer, widest[buffer.name]) if buffer.name in local else buffer)
+            buffers.append(
+                _with_room(_padded(buffer, widest[buffer.name])) if buffer.name in local else buffer
+            )
     return replace(nest, buffers=tuple(buffers))
 
 
@@ -62,6 +69,17 @@ def _padded(buffer: Buffer, lanes: int) -> Buffer:
     if padded == sizes[place]:
         return buffer
     return replace(buffer, shape=(*sizes[:place], padded, *sizes[place + 1 :]))
+
+
+def _with_room(buffer: Buffer) -> Buffer:
+    """Parts that do not lie a power of two apart; a dimension of one element is none."""
+    sizes = [size_at(size, {}) for size in buffer.shape]
+    long = [d for d, size in enumerate(sizes) if size > 1]
+    if len(long) < 3 or prod(sizes[: long[-2]]) < MANY_PARTS:
+        return buffer
+    place, row_bytes = long[-2], sizes[long[-1]] * buffer.dtype.size_bytes
+    rows = spread_rows(sizes[place], row_bytes)
+    return replace(buffer, shape=(*sizes[:place], rows, *sizes[place + 1 :]))
 
 
 def _bytes(buffer: Buffer) -> int:

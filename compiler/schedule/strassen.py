@@ -24,9 +24,9 @@ from math import gcd, sqrt
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
+from compiler.loop.room import CROWDED, SETS, spread_rows
 from compiler.packing import Transform
 from compiler.scalar import Apply, Bound, Const, Expr, Guard, Load, Pick, rewrite
-from compiler.schedule.spread import CROWDED, SETS, spread_rows
 from compiler.symbol import Axis, axis
 from compiler.target import LINE_BYTES
 from compiler.workload.ir import Operand, Stage, Workload

@@ -21,18 +21,18 @@ Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
+from compiler.loop.room import spread_rows
 from compiler.packing import Transform
 from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Pick, rewrite
 from compiler.schedule.convolution import Convolution, find_convolution
 from compiler.schedule.cook_toom import Matrix, kronecker
-from compiler.schedule.spread import spread_rows
 from compiler.schedule.winograd_types import WinogradTypes, float_types, whole_types
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
@@ -51,9 +51,13 @@ def winograd_types(workload: Workload, found: Convolution, m: int) -> WinogradTy
 
 
 def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
-    """The rewritten Workload; `parameters`: (m,), outputs per tile and dimension."""
+    """The rewritten Workload; `parameters`: (m,), outputs per tile and dimension, or (m, 1).
+
+    With the 1 the coordinates of entries and tiles are axes of their own, so that some tiles of a row can be carried
+    through all stages before the next.
+    """
     found = find_convolution(workload)
-    if found is None or len(parameters) != 1:
+    if found is None or len(parameters) not in (1, 2) or parameters[1:] not in ((), (1,)):
         msg = "winograd needs a convolution with constant taps in a row or a square, no dilation, and equal strides"
         raise ScheduleError(msg)
     try:
@@ -61,18 +65,21 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     except ValueError as error:
         msg = f"winograd has {error}; choose a smaller tile"
         raise ScheduleError(msg) from error
-    return _Rewriting(workload, found, parameters[0], types).workload()
+    return _Rewriting(workload, found, parameters[0], types, apart=len(parameters) > 1).workload()
 
 
 class _Rewriting:
-    def __init__(self, workload: Workload, found: Convolution, m: int, types: WinogradTypes) -> None:
+    def __init__(
+        self, workload: Workload, found: Convolution, m: int, types: WinogradTypes, *, apart: bool
+    ) -> None:
         self.workload_, self.found, self.m, self.types = workload, found, m, types
         self.matrices, self.dtype = types.matrices, found.stage.dtype
         self.dimensions = range(len(found.rows))
         self.n = found.stride * (m - 1) + found.rows[0][1].size
         self.tiles = tuple(-(-row.size // m) for row, _ in found.rows)
-        self.entries = axis("e", self.n ** len(self.tiles))
-        self.places = axis("t", prod(self.tiles))
+        self.apart = apart
+        numbered = (axis("e", self.n ** len(self.tiles)),), (axis("t", prod(self.tiles)),)
+        self.entries, self.places = (self._axes("e", self.n), self._tile_axes()) if apart else numbered
 
     def workload(self) -> Workload:
         old = self.workload_
@@ -82,17 +89,16 @@ class _Rewriting:
         shape = (*lead, prod(window.size for _, window in self.found.rows))
         kind = None if self.types.taps is taps.dtype else self.types.taps
         transform = Transform(shape, self._filter(), kind)
-        changed = Operand(taps.name, _at(*lead, self.entries.size), self.types.taps, constant=True)
+        entries = self.n ** len(self.tiles)
+        changed = Operand(taps.name, _at(*lead, entries), self.types.taps, constant=True)
         data_axes = (*self._data_lead(self._axes("e", self.n)), *self._tile_axes(), self.found.channel)
         output_axes = (*self._lead(()), *self._tile_axes(), *self._axes("i", self.m), self.found.maps)
-        product_axes = (*self._lead((self.entries,)), self.places, self.found.maps)
+        product_axes = (*self._each(self._lead), self.found.maps)
         place = old.stages.index(self.found.stage)
         tiles, outputs = self._tiles(data_axes), self._outputs(output_axes)
         temporaries = (
             *(self._buffer(s.name, self.types.tiles, *s.axes) for s in tiles[:-1]),
-            self._spread(
-                "tiles", self.types.tiles, *self._data_lead((self.entries,)), self.places, self.found.channel
-            ),
+            self._spread("tiles", self.types.tiles, *self._each(self._data_lead), self.found.channel),
             self._buffer("product_sum", self.dtype, *product_axes),
             self._spread("product", self.dtype, *product_axes),
             *(self._buffer(s.name, self.dtype, *s.axes) for s in outputs),
@@ -133,11 +139,30 @@ class _Rewriting:
         numbered = dict(zip(self.found.batch, self.found.data_batch, strict=True))
         return tuple(numbered.get(a, a) for a in self._lead(entries))
 
-    def _place(self, lead: tuple[Axis, ...], entry: Index) -> tuple[Index, ...]:
-        return tuple(entry if a is self.entries else Index.of(a.name) for a in lead)
+    def _each(self, lead: Callable[[tuple[Axis, ...]], tuple[Axis, ...]]) -> tuple[Axis, ...]:
+        """Axes of the batch, entries and tiles in the order of the products' buffers."""
+        if not self.apart:
+            return (*lead(self.entries), *self.places)
+        *rows, along = self.places
+        return (*lead(()), *rows, *self.entries, along)
+
+    def _at(self, lead: Callable[[tuple[Axis, ...]], tuple[Axis, ...]]) -> tuple[Index, ...]:
+        """The same as indices, where entries and tiles have an axis for each dimension."""
+        numbers = (
+            *self._numbered("e", [self.n] * len(self.tiles)),
+            *self._numbered("t", self.tiles),
+        )
+        known = dict(zip((*self.entries, *self.places), numbers, strict=True))
+        return tuple(known.get(a) or Index.of(a.name) for a in self._each(lead))
 
     def _tile_axes(self) -> tuple[Axis, ...]:
         return tuple(axis(f"t{d}", size) for d, size in enumerate(self.tiles))
+
+    def _numbered(self, name: str, sizes: Sequence[int]) -> tuple[Index, ...]:
+        """How the products' buffers number a place whose coordinates are axes of that name."""
+        if self.apart:
+            return tuple(Index.of(f"{name}{d}") for d in self.dimensions)
+        return (self._number(name, sizes),)
 
     def _number(self, name: str, sizes: Sequence[int]) -> Index:
         """The number of a place whose coordinates are axes of that name."""
@@ -152,12 +177,15 @@ class _Rewriting:
     def _spread(self, name: str, dtype: DType, *axes: Axis) -> Operand:
         """With room behind the places of a group: they are few, so that many entries would share their sets."""
         plain = self._buffer(name, dtype, *axes)
+        if self.apart:
+            return plain
+        (places,) = self.places
         moved = {n for index in self.found.taps.indices for n in index.names()}
         if not any(a.name in moved for a in self.found.batch):
             return plain
         *lead, _, wide = plain.shape
         beside = prod(a.size for a in self.found.batch if a.extent.constant is not None)
-        rows = spread_rows(self.places.size, beside * axes[-1].size * dtype.size_bytes)
+        rows = spread_rows(places.size, beside * axes[-1].size * dtype.size_bytes)
         return replace(plain, shape=(*lead, Index.of(rows), wide))
 
     def _read(self, body: Expr) -> Expr:
@@ -199,9 +227,7 @@ class _Rewriting:
             factor = self._pick(self.matrices.data, f"e{d}", f"j{d}", dtype)
             stages.append(self._sum(name, own, inner[d], factor, value))
             value = Load(f"{name}_buffer", _names(own))
-        number = self._number("e", [self.n] * len(self.tiles))
-        lead = self._place(self._data_lead((self.entries,)), number)
-        stored = (*lead, self._number("t", self.tiles), Index.of(self.found.channel.name))
+        stored = (*self._at(self._data_lead), Index.of(self.found.channel.name))
         return [*stages, Stage("tiles", axes, (), None, value, "tiles_buffer", stored, dtype)]
 
     def _sum(self, name: str, axes: tuple[Axis, ...], over: Axis, factor: Expr, value: Expr) -> Stage:
@@ -224,11 +250,10 @@ class _Rewriting:
         channel, deep = self.found.channel, self.found.deep
         lead = tuple(i for i in self.found.taps.indices if i.constant is None)[: -len(self.found.rows)]
         slid = {Index.of(d.place.name): d.index for d in deep}
-        place = self._place(self._data_lead((self.entries,)), Index.of("e"))
-        tiles = Load(
-            "tiles_buffer", (*(slid.get(i, i) for i in place), Index.of("t"), Index.of(channel.name))
-        )
-        taps = Load(self.found.taps.buffer, (*lead, Index.of("e")))
+        place = (Index.of(a.name) for a in self._each(self._data_lead))
+        tiles = Load("tiles_buffer", (*(slid.get(i, i) for i in place), Index.of(channel.name)))
+        entry = self._number("e", [self.n] * len(self.tiles)) if self.apart else Index.of("e")
+        taps = Load(self.found.taps.buffer, (*lead, entry))
         body = Apply("mul", (self._as(self.dtype, tiles), self._as(self.dtype, taps)))
         at = tuple(Index.of(a.name) for a in axes)
         over = (*(d.window for d in deep), channel)
@@ -239,12 +264,7 @@ class _Rewriting:
     def _outputs(self, axes: tuple[Axis, ...]) -> list[Stage]:
         """Transforms of the products, a dimension each."""
         matrix, entries = self.matrices.output, self._axes("e", self.n)
-        number = self._number("e", [self.n] * len(self.tiles))
-        tile = self._number("t", self.tiles)
-        value: Expr = Load(
-            "product_buffer",
-            (*self._place(self._lead((self.entries,)), number), tile, Index.of(self.found.maps.name)),
-        )
+        value: Expr = Load("product_buffer", (*self._at(self._lead), Index.of(self.found.maps.name)))
         stages = list[Stage]()
         for d in self.dimensions:
             last = d == len(self.dimensions) - 1

@@ -10,8 +10,8 @@ Where memory keeps up with a core, most arrive behind arithmetic:
 
     constants * constants / (constants + arithmetic)
 
-cycles are left of them, and what is stored between phases is read as from the second cache. Of one core, and of what
-differs between algorithms only: operands and results are the same for all.
+cycles are left of them, and what is stored between phases is read as from the second cache, up to a few times as much
+as that holds. Of one core, and of what differs between algorithms only: operands and results are the same for all.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from compiler.workload.ir import Stage, Workload
 
 STREAMED = FAR / 2
 """Cycles per byte of what is written and read from end to end, which hardware follows."""
+KEPT_UP = 8
+"""Second caches of what is stored between phases that memory which keeps up with a core has near."""
 HIDDEN = 1 / 11
 """Cycles per byte of constants that arrive behind arithmetic."""
 
@@ -39,7 +41,8 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
-    rate = NEAR if target.memory_keeps_up or between <= target.l2_bytes // 2 else STREAMED
+    room = KEPT_UP * target.l2_bytes if target.memory_keeps_up else target.l2_bytes // 2
+    rate = NEAR if between <= room else STREAMED
     return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
 
 

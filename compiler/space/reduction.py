@@ -23,6 +23,7 @@ from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.strassen_phases import StrassenPhases, can_cut
 from compiler.space.structure import gathers
+from compiler.space.winograd_blocks import WinogradBlocks, winograd_blocks
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import Target
 from compiler.workload.ir import Workload
@@ -187,7 +188,7 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         plans[DOWN] = _Plan(down, None)
     for name, phases in _phases(workload, direct.tile, down, target, threads):
         stages, inside = phases.product_stages, name == APART
-        if isinstance(phases, SeparatedPhases):
+        if isinstance(phases, SeparatedPhases | WinogradBlocks):
             made: RegisterTile = phases.tile(target, threads)
         else:
             made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
@@ -236,6 +237,8 @@ def _phases(
         yield PADDED, padded_phases(workload, target, threads)
     for m in winograd_tiles(workload):
         yield f"winograd{m}", WinogradPhases(workload, m, target)
+        if (blocks := winograd_blocks(workload, m, target)) is not None:
+            yield f"winograd{m} in blocks", blocks
     if can_cut(workload, target):
         yield STRASSEN, StrassenPhases(workload, target)
     vector, lanes = tile.axes.vector, tile.axes.lanes

@@ -20,7 +20,7 @@ RULES: tuple[Rule, ...] = (Rows(), Products(), Reduction(), VectorMap())
 GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 """Those for Targets whose threads form a grid."""
 
-VERSION = 10
+VERSION = 11
 """Raised when a rule changes what its knobs mean."""
 
 

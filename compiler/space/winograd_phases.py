@@ -37,8 +37,6 @@ _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
 ROUNDING = 0.75 * 2.0**-24
 """What float32 rounds by, nearly: errors add up like a random walk, and the largest of all outputs counts."""
-NEAR_CACHES = 5
-"""Second caches that what is stored of tiles with a stride fills at most where it is near."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
@@ -48,7 +46,7 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
 
     They are those that need the fewest; none where the direct form does.
     """
-    source = _source(workload, 1)
+    source = winograd_source(workload, 1)
     found = None if source is None else find_convolution(source[1])
     if source is None or found is None:
         return {}
@@ -69,7 +67,7 @@ def _has_room(found: Convolution) -> bool:
     return min(found.channel.size, found.maps.size) >= ROOM
 
 
-def _source(workload: Workload, m: int) -> tuple[tuple[Algorithm, ...], Workload] | None:
+def winograd_source(workload: Workload, m: int) -> tuple[tuple[Algorithm, ...], Workload] | None:
     """What the algorithm starts from: a copy of what is padded, with room for whole tiles of m, of bytes channels last.
 
     None where there is none.
@@ -96,17 +94,18 @@ def _possible(workload: Workload, m: int) -> bool:
 class WinogradPhases:
     """The rewritten Workload, and the Steps of its first and last phase."""
 
-    def __init__(self, workload: Workload, m: int, target: Target) -> None:
-        """Rewrite the Workload with tiles of m x m outputs."""
-        source = _source(workload, m)
+    def __init__(self, workload: Workload, m: int, target: Target, *, apart: bool = False) -> None:
+        """Rewrite the Workload with tiles of m x m outputs; `apart`: tiles and entries by their coordinates."""
+        source = winograd_source(workload, m)
         found = None if source is None else find_convolution(source[1])
         if source is None or found is None:
             msg = "the workload is no convolution"
             raise ValueError(msg)
         self._found, self._m = found, m
         copies, self._copied = source
-        self.algorithms = (*copies, Algorithm("winograd", (m,)))
-        self.workload = winograd(self._copied, (m,))
+        parameters = (m, 1) if apart else (m,)
+        self.algorithms = (*copies, Algorithm("winograd", parameters))
+        self.workload = winograd(self._copied, parameters)
         self._by_name: dict[str, Stage] = {s.name: s for s in self.workload.stages}
         self._target = target
 
@@ -142,14 +141,9 @@ class WinogradPhases:
     def clearly(self) -> float:
         """Cycles, as a share of the direct form's, below which it is taken for faster without measuring.
 
-        Tiles with a stride are larger beside what they give: the estimate is less sure of them, and takes many of them
-        for nearer than they are.
+        Tiles with a stride are larger beside what they give: the estimate is less sure of them.
         """
-        if self._found.stride == 1:
-            return 0.9
-        stored = {self._by_name["tiles"].target, self.product_stages[1].target}
-        between = sum(t.size_bytes for t in self.workload.temporaries if t.name in stored)
-        return 0.86 if between <= NEAR_CACHES * self._target.l2_bytes else 0.8
+        return 0.9 if self._found.stride == 1 else 0.86
 
     @property
     def has_room(self) -> bool:
@@ -182,6 +176,11 @@ class WinogradPhases:
 
     @cached_property
     def _before(self) -> list[Step]:
+        """The data's transform, shared out by tiles."""
+        batch = [a.name for a in self._found.data_batch]
+        return [*self._transformed(), *share("tiles", [*batch, *self._each("t")])]
+
+    def _transformed(self) -> list[Step]:
         """The data's transform: one row of entries at a time, channels in the lanes."""
         lanes = tile_axes(self.workload, self._by_name["tiles"], self._target).lanes
         channel, batch = self._found.channel.name, [a.name for a in self._found.data_batch]
@@ -206,29 +205,36 @@ class WinogradPhases:
                 Reorder("tiles_sum", ("e0", *batch, *tiles, "j1", "e1", channel)),
                 *bind("tiles_sum", unrolled=("j1", "e1"), vector=channel),
             ]
-        return [
-            *steps,
-            *bind("tiles", unrolled=entries, vector=f"{channel}.i"),
-            *share("tiles", outer[:-1]),
-        ]
+        return [*steps, *bind("tiles", unrolled=entries, vector=f"{channel}.i")]
 
     @cached_property
     def _after(self) -> list[Step]:
-        """The outputs' transform and the map after it: a tile of outputs at a time, output channels in the lanes.
+        """The outputs' transform and the map after it: a tile of outputs at a time."""
+        rows = [row.name for row, _ in self._found.rows]
+        split = [Split(self._store.name, row, self._m) for row in rows]
+        outer = [*(a.name for a in self._found.batch), *(f"{row}.o" for row in rows)]
+        shared = share(self._store.name, outer)
+        return [*split, *self._stored(outer, [f"{row}.i" for row in rows]), *shared]
+
+    @property
+    def _store(self) -> Stage:
+        """The map that stores the result."""
+        return self.workload.stages[-1]
+
+    def _stored(self, outer: list[str], places: list[str]) -> list[Step]:
+        """Inside the loops over tiles, output channels in the lanes; `places`: the loops over the outputs of a tile.
 
         A dimension in which tiles stick out of the image is stored by a loop, which ends where the image does: code of
         its own for the last tiles would repeat the transform.
         """
-        store = self.workload.stages[-1]
+        store = self._store
         lanes = tile_axes(self.workload, store, self._target, self._by_name["outputs"]).lanes
-        maps, batch = self._found.maps.name, [a.name for a in self._found.batch]
-        rows, tiles = [row for row, _ in self._found.rows], self._each("t")
-        outer = [*batch, *(f"{row.name}.o" for row in rows), f"{maps}.o"]
-        whole = tuple(f"{row.name}.i" for row in rows if row.size % self._m == 0)
+        maps, batch, tiles = self._found.maps.name, [a.name for a in self._found.batch], self._each("t")
+        rows = [row for row, _ in self._found.rows]
+        whole = tuple(place for place, row in zip(places, rows, strict=True) if row.size % self._m == 0)
         steps: list[Step] = [
-            *(Split(store.name, row.name, self._m) for row in rows),
             Split(store.name, maps, lanes),
-            Reorder(store.name, (*outer, *(f"{row.name}.i" for row in rows), f"{maps}.i")),
+            Reorder(store.name, (*outer, f"{maps}.o", *places, f"{maps}.i")),
             ComputeAt("outputs", store.name, f"{maps}.o"),
         ]
         if len(rows) == 1:
@@ -244,11 +250,7 @@ class WinogradPhases:
                 *bind("outputs_rows", unrolled=("e0", "e1"), vector=maps),
                 *bind("outputs", unrolled=("i0", "e1", "i1"), vector=maps),
             ]
-        return [
-            *steps,
-            *bind(store.name, unrolled=whole, vector=f"{maps}.i"),
-            *share(store.name, outer[:-1]),
-        ]
+        return [*steps, *bind(store.name, unrolled=whole, vector=f"{maps}.i")]
 
     def _each(self, name: str) -> tuple[str, ...]:
         """The axis of that name in each dimension of the window."""

@@ -459,6 +459,7 @@ KINDS: dict[str, Workload] = {
     "convolution": convolution(7, 12, 37, 3),
     "convolution_strided": convolution(5, 3, 20, 3, 2),
     "convolution_padded": padded_convolution(6, 3, 12, 5),
+    "convolution_of_blocks": padded_convolution(24, 3, 5, 3),
     "pointwise": convolution(9, 27, 50, 1),
     "grouped": grouped(6, 3, 12, 18),
     "groups_of_four": grouped(6, 6, 24, 24),

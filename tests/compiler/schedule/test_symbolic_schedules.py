@@ -88,6 +88,16 @@ def test_random_schedules_are_right_for_every_size(kind: str) -> None:
     _check(kind, 40)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_winograd_in_blocks_is_right_for_every_size(threads: int) -> None:
+    workload = SYMBOLIC["convolution_of_blocks"]
+    space = build_space(workload, native_target(), threads)
+    found = [a for a in space.starts if str(space.values(a)["algorithm"]).endswith("in blocks")]
+    assert found
+    for assignment in found:
+        assert max(_errors(workload, space.schedule(assignment), threads)) < 1e-4
+
+
 @pytest.mark.parametrize("kind", ["matmul_rows", "add_relu_rows", "mean", "row_sum"])
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64-neoverse-n1"])
 def test_the_interpreter_agrees(kind: str, target: str) -> None:
