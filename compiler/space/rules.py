@@ -20,7 +20,7 @@ RULES: tuple[Rule, ...] = (Rows(), Products(), Reduction(), VectorMap())
 GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 """Those for Targets whose threads form a grid."""
 
-VERSION = 11
+VERSION = 10
 """Raised when a rule changes what its knobs mean."""
 
 
