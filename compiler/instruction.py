@@ -122,6 +122,23 @@ def _bytes_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instru
     )
 
 
+def _words_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
+    words, sums = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
+    intrinsic = f"@llvm.x86.avx512.vpdpwssd.{32 * lanes}"
+    return Instruction(
+        name=name,
+        lanes=lanes,
+        group=2,
+        left=DType.I16,
+        right=DType.I16,
+        sum=DType.I32,
+        features=features,
+        declarations=(f"declare {sums} {intrinsic}({sums}, {words}, {words})",),
+        template=(f"call {sums} {intrinsic}({sums} {{sum}}, {words} {{left}}, {words} {{right}})",),
+        evaluate=_whole,
+    )
+
+
 def _bytes_by_pairs(name: str, features: tuple[str, ...]) -> Instruction:
     data, words, sums = "<32 x i8>", "<16 x i16>", "<8 x i32>"
     pairs, wide = "@llvm.x86.avx2.pmadd.ub.sw", "@llvm.x86.avx2.pmadd.wd"
@@ -168,6 +185,9 @@ _ALL = (
     _bytes_to_dwords("vpdpbusd.512", 16, ("avx512vnni",)),
     _bytes_to_dwords("vpdpbusd.256", 8, ("avx512vnni", "avx512vl")),
     _bytes_to_dwords("vpdpbusd.vex256", 8, ("avxvnni",)),
+    _words_to_dwords("vpdpwssd.512", 16, ("avx512vnni",)),
+    _words_to_dwords("vpdpwssd.256", 8, ("avx512vnni", "avx512vl")),
+    _words_to_dwords("vpdpwssd.vex256", 8, ("avxvnni",)),
     _pairs_of_words("vpmaddwd.512", 16, "llvm.x86.avx512.pmaddw.d.512", ("avx512bw",)),
     _bytes_by_pairs("vpmaddubsw.256", ("avx2",)),
     _pairs_of_words("vpmaddwd.256", 8, "llvm.x86.avx2.pmadd.wd", ("avx2",)),

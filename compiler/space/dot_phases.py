@@ -31,7 +31,18 @@ def instructions(
         if axis is not None and _lanes_differ(stage, store or workload.stages[-1], workload, target, entry):
             used = axis.size / (-(-axis.size // entry.group) * entry.group)
             found.append((entry.products_per_step * used, entry))
-    return tuple(entry for _, entry in sorted(found, key=lambda pair: -pair[0]))
+    fastest = sorted(found, key=lambda pair: -pair[0])
+    return tuple(
+        entry
+        for place, (_, entry) in enumerate(fastest)
+        if not any(_alike(e, entry) for _, e in fastest[:place])
+    )
+
+
+def _alike(one: Instruction, other: Instruction) -> bool:
+    """Whether two add the same products of the same vectors: the faster one will do."""
+    types = [(e.lanes, e.group, e.left, e.right, e.sum, e.right_limit) for e in (one, other)]
+    return types[0] == types[1]
 
 
 def _lanes_differ(stage: Stage, store: Stage, workload: Workload, target: Target, entry: Instruction) -> bool:

@@ -33,6 +33,8 @@ from compiler.workload.ir import Stage, Workload
 TILES = (2, 3, 4, 5, 6)
 ROOM = 16
 """Channels from which the products outweigh the transforms."""
+ROOM_OF_BYTES = 48
+"""The same of bytes, whose direct form multiplies four times as many at once while transforms take as long."""
 _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
 ROUNDING = 0.75 * 2.0**-24
@@ -64,7 +66,8 @@ def winograd_tiles(workload: Workload) -> dict[int, float]:
 
 def _has_room(found: Convolution) -> bool:
     """Whether both transforms, which grow with the channels alone, are little beside the products."""
-    return min(found.channel.size, found.maps.size) >= ROOM
+    room = ROOM if found.stage.dtype.is_float else ROOM_OF_BYTES
+    return min(found.channel.size, found.maps.size) >= room
 
 
 def winograd_source(workload: Workload, m: int) -> tuple[tuple[Algorithm, ...], Workload] | None:

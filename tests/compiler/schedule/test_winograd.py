@@ -344,7 +344,7 @@ def test_of_bytes_it_is_refused_where_a_sum_may_not_fit(m: int, channels: int, t
     assert winograd(fitting, (m,)).transforms
 
 
-def test_of_bytes_with_many_channels_it_is_the_default_unless_an_instruction_adds_four() -> None:
+def test_of_bytes_with_many_channels_it_is_the_default() -> None:
     wide, wider = integer_convolution(28, 64, 64), integer_convolution(28, 128, 64)
     narrow = integer_convolution(28, 3, 64)
     v3 = PRESETS["x86-64-v3"]
@@ -352,7 +352,8 @@ def test_of_bytes_with_many_channels_it_is_the_default_unless_an_instruction_add
     assert default_instruction(wider, v3) == "winograd2"  # of 3 sticks out, of 4 does not fit into 32 bits
     assert default_instruction(narrow, v3) == "vpmaddwd.256"
     vnni = replace(PRESETS["x86-64-v4"], features=(*PRESETS["x86-64-v4"].features, "avx512vnni"))
-    assert default_instruction(wide, vnni) == "vpdpbusd.512"
+    assert default_instruction(wide, vnni) == "winograd4"
+    assert default_instruction(integer_convolution(28, 32, 32), vnni) == "vpdpbusd.512"
 
 
 def default_instruction(workload: Workload, target: Target) -> str:
