@@ -18,6 +18,8 @@ from compiler.workload.ir import Stage, Workload
 UNROLLS = (1, 2, 4, 8)
 WIDTHS = (1, 2, 4)
 """Vectors of the target that one long vector stands for: their operations take turns while each waits for the last."""
+SHORTEST = 4
+"""Lanes of a block that is transposed."""
 PARALLEL_GRAINS_PER_THREAD = 4
 
 
@@ -35,8 +37,7 @@ class VectorMap:
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: unroll (vectors), parallel (loops shared together), width, or columns (of a block to transpose)."""
         stage = workload.stages[0]
-        axes = _axes(workload, stage, target)
-        across = crossing_axis(workload, stage, axes)
+        axes, across = _crossing(workload, stage, _axes(workload, stage, target))
         usual = _default(stage, axes, across, threads)
         knobs = [
             Knob("unroll", _unrolls(axes)),
@@ -56,8 +57,7 @@ class VectorMap:
 
 def map_steps(workload: Workload, stage: Stage, target: Target, threads: int) -> list[Step]:
     """The Steps of one map of a Workload, as the analytic default has them."""
-    axes = _axes(workload, stage, target)
-    across = crossing_axis(workload, stage, axes)
+    axes, across = _crossing(workload, stage, _axes(workload, stage, target))
     return _steps(stage.name, axes, across, _default(stage, axes, across, threads))
 
 
@@ -67,6 +67,21 @@ def _axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
     bodies = [e for result in stage.results for e in walk(result.body)]
     branches = any(b.index.looked_up() for e in bodies if isinstance(e, Guard) for b in e.bounds)
     return replace(axes, lanes=1) if branches else axes
+
+
+def _crossing(workload: Workload, stage: Stage, axes: TileAxes) -> tuple[TileAxes, str | None]:
+    """The axis along which blocks that are transposed begin; with fewer lanes, of whole blocks, where it is short."""
+    narrow = axes
+    while narrow.lanes >= SHORTEST:
+        across = crossing_axis(workload, stage, narrow)
+        if across is not None and (narrow is axes or _size(stage, across) % narrow.lanes == 0):
+            return narrow, across
+        narrow = replace(narrow, lanes=narrow.lanes // 2)
+    return axes, None
+
+
+def _size(stage: Stage, name: str) -> int:
+    return next(a.size for a in stage.axes if a.name == name)
 
 
 def _default(stage: Stage, axes: TileAxes, across: str | None, threads: int) -> dict[str, Value]:

@@ -15,7 +15,10 @@ from tests.compiler.execute import run_native
 from tests.compiler.workloads import mapped, operand, random_operands, transpose
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (10, 23), (33, 17), (64, 3), (3, 64), (50, 40)])
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [(16, 16), (10, 23), (33, 17), (64, 3), (3, 64), (50, 40), (70, 8), (70, 12), (8, 70)],
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_assignment_moves_every_element(rows: int, columns: int, threads: int) -> None:
     workload = transpose(rows, columns)
@@ -26,9 +29,11 @@ def test_every_assignment_moves_every_element(rows: int, columns: int, threads: 
         np.testing.assert_array_equal(got, operands["x0"].T, str(space.values(assignment)))
 
 
+@pytest.mark.parametrize("columns", [64, 8, 4])
 @pytest.mark.parametrize("target", sorted(t.name for t in PRESETS.values() if t.vector_bytes > 4))
-def test_the_default_reads_whole_vectors(target: str) -> None:
-    workload = transpose(64, 64)
+def test_the_default_reads_whole_vectors(target: str, columns: int) -> None:
+    """With fewer lanes where rows of the input are shorter than a vector."""
+    workload = transpose(64, columns)
     space = build_space(workload, PRESETS[target], 1)
     ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[target])
     assert "shufflevector" in ir
