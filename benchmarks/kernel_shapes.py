@@ -133,12 +133,22 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         "mm_int8_128x3072x768": partial(integer_matmul, 128, 3072, 768),
         "mm_qdq_128x3072x768": partial(quantised_matmul, 128, 3072, 768),
         "conv_qdq_3x3_128_28": partial(quantised_convolution, 3, 128, 128, 28),
+        "conv_qdq_3x3_64_56": partial(quantised_convolution, 3, 64, 64, 56),
+        "conv_qdq_3x3_256_14": partial(quantised_convolution, 3, 256, 256, 14),
     },
     "other": {
         "softmax_4096x49": partial(unary, "Softmax", (4096, 49)),
         "layernorm_784x192": partial(normalisation, "LayerNormalization", (784, 192), (192,)),
         "sigmoid_128x3072": partial(unary, "Sigmoid", (128, 3072)),
         "conv3x3_5_7_5": partial(_square, 3, 5, 7, 5),
+        **{f"conv{k}x{k}_{c}_{o}_{s}": partial(_square, k, c, o, s) for k, c, o, s in (
+            (3, 64, 3, 128), (9, 32, 3, 112), (1, 64, 2, 128), (3, 3, 8, 112), (3, 64, 64, 112), (3, 32, 32, 256),
+        )},
+        "conv3x3g32_128_56": partial(_square, 3, 128, 128, 56, 1, 32),
+        "conv3x3g32_256_28": partial(_square, 3, 256, 256, 28, 1, 32),
+        "deconv4x4s2_64_3_64": partial(transposed_convolution, 64, 3, (64, 64), (4, 4), 2),
+        "dw7x7_96_28": partial(_square, 7, 96, 96, 28, 1, 96),
+        "mm_1024x128x2": partial(matmul, 1024, 128, 2),
         "deconv3x3s2_27_12_17": partial(transposed_convolution, 27, 12, (17, 17), (3, 3), 2),
         "mm_7x13x11": partial(matmul, 7, 13, 11),
         **{f"conv3x3g{c // per}_{c}_{s}": partial(_square, 3, c, c, s, 1, c // per) for c, per, s in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import onnx
@@ -157,6 +158,41 @@ def super_resolution(channels: int, size: int) -> onnx.ModelProto:
     return n.model(n.op("DepthToSpace", n.conv(x, (channels, 9), 3), blocksize=3))
 
 
+def image_end(channels: int, size: int, kernel: int) -> onnx.ModelProto:
+    """The end of a network that makes images: a convolution, and one to three channels."""
+    n = images(channels, size)
+    x = n.relu(n.conv("x", (channels, channels), 3))
+    return n.model(n.op("Tanh", n.conv(x, (channels, 3), kernel)))
+
+
+def generated(channels: int, size: int) -> onnx.ModelProto:
+    """The end of a generator: images twice as large, of three channels."""
+    n = images(channels, size)
+    return n.model(n.op("Tanh", n.conv_transpose("x", (channels, 3), 4, 2)))
+
+
+def restored(channels: int, size: int) -> onnx.ModelProto:
+    """An image of full size from beginning to end."""
+    n = images(3, size)
+    x = n.relu(n.conv("x", (3, channels), 3))
+    y = n.conv(n.relu(n.conv(x, (channels, channels), 3)), (channels, channels), 3)
+    return n.model(n.op("Add", "x", n.conv(n.op("Add", x, y), (channels, 3), 3)))
+
+
+def segmented(channels: int, size: int, classes: int) -> onnx.ModelProto:
+    """A few classes for every place."""
+    n = images(channels, size)
+    return n.model(n.conv(n.relu(n.conv("x", (channels, channels), 3)), (channels, classes), 1))
+
+
+def thin(size: int, *channels: int) -> onnx.ModelProto:
+    """The first layers of a small network."""
+    n, x = images(channels[0], size), "x"
+    for into, out in itertools.pairwise(channels):
+        x = n.relu(n.conv(x, (into, out), 3))
+    return n.model(n.max_pool(x, 2, 2))
+
+
 def stem(channels: int, size: int, kernel: int, stride: int) -> onnx.ModelProto:
     """The first convolution of a network."""
     n = images(3, size)
@@ -215,7 +251,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[int | str, ...]]] = {
     separable: ((64, 112, 2), (128, 56, 1), (256, 28, 1), (512, 14, 1), (512, 14, 2), (1024, 7, 1)),
     diffusion: ((320, 32), (128, 64), (640, 16)),
     swin: ((96, 56, 3), (384, 14, 12)),
-    grouped: ((128, 56), (512, 14), (1024, 7)),
+    grouped: ((128, 56), (256, 28), (512, 14), (1024, 7)),
     residual: ((64, 28, 8), (256, 14, 4)),
     detector: ((32, 160), (128, 40), (256, 20)),
     dilated: ((256, 33),),
@@ -225,6 +261,11 @@ BLOCKS: Mapping[Make, Sequence[tuple[int | str, ...]]] = {
     up: ((128, 32, 2), (128, 32, 4)),
     enlarged: ((128, 32, "nearest"), (128, 32, "linear")),
     super_resolution: ((64, 96),),
+    image_end: ((64, 128, 3), (32, 112, 9)),
+    generated: ((64, 64),),
+    restored: ((32, 256), (64, 112)),
+    segmented: ((64, 96, 2), (128, 64, 21)),
+    thin: ((112, 3, 8, 8), (28, 1, 8, 16), (96, 3, 12, 12)),
     stem: ((32, 224, 3, 2), (16, 224, 3, 2), (64, 640, 6, 2), (64, 224, 11, 4)),
     patches: ((768, 224, 16), (96, 224, 4)),
     downsampled: ((96, 56),),
