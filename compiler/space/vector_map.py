@@ -71,13 +71,13 @@ def _axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
 
 def _crossing(workload: Workload, stage: Stage, axes: TileAxes) -> tuple[TileAxes, str | None]:
     """The axis along which blocks that are transposed begin; with fewer lanes, of whole blocks, where it is short."""
-    narrow = axes
-    while narrow.lanes >= SHORTEST:
-        across = crossing_axis(workload, stage, narrow)
-        if across is not None and (narrow is axes or _size(stage, across) % narrow.lanes == 0):
-            return narrow, across
+    across, narrow = crossing_axis(workload, stage, axes), axes
+    while across is None and narrow.lanes > SHORTEST:
         narrow = replace(narrow, lanes=narrow.lanes // 2)
-    return axes, None
+        found = crossing_axis(workload, stage, narrow)
+        if found is not None and _size(stage, found) % narrow.lanes == 0:
+            return narrow, found
+    return axes, across
 
 
 def _size(stage: Stage, name: str) -> int:

@@ -13,6 +13,7 @@ from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
+from compiler.scalar import Load
 from compiler.schedule.convolution import Convolution, find_convolution
 from compiler.schedule.cook_toom import cook_toom, growth
 from compiler.schedule.copied_data import TYPES, copied_data
@@ -39,6 +40,8 @@ _GROUP = 2
 """Elements of a group of the instructions for words; copies are padded to it."""
 ROUNDING = 0.75 * 2.0**-24
 """What float32 rounds by, nearly: errors add up like a random walk, and the largest of all outputs counts."""
+SCATTERED = 2.5
+"""Cycles for an element of a vector whose elements lie apart."""
 NEAR_BEST = 2.0
 """Tiles whose number of multiplications is within this factor of the best are offered."""
 
@@ -138,7 +141,16 @@ class WinogradPhases:
 
     def cycles(self, target: Target) -> float:
         """What it takes, nearly (compiler/space/estimate.py)."""
-        return algorithm_cycles(self.workload, self.stored, target)
+        return algorithm_cycles(self.workload, self.stored, target) + SCATTERED * self._scattered
+
+    @property
+    def _scattered(self) -> int:
+        """Elements that are read and stored one by one, since neighbouring channels are not neighbours in memory."""
+        tiles, store = self._by_name["tiles"], self._store
+        result = Load(store.target, store.target_indices)
+        return (
+            0 if _lies_along(self._copied, self._found.data, self._found.channel.name) else tiles.points
+        ) + (0 if _lies_along(self._copied, result, self._found.maps.name) else store.points)
 
     @property
     def clearly(self) -> float:
@@ -258,6 +270,12 @@ class WinogradPhases:
     def _each(self, name: str) -> tuple[str, ...]:
         """The axis of that name in each dimension of the window."""
         return tuple(f"{name}{d}" for d in range(len(self._found.rows)))
+
+
+def _lies_along(workload: Workload, load: Load, name: str) -> bool:
+    """Whether neighbours along an axis are neighbours in memory."""
+    strides = workload.buffers[load.buffer].strides
+    return sum(i.coefficient(name) * s for i, s in zip(load.indices, strides, strict=True)) == 1
 
 
 def bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.pipeline import default_schedule
+from compiler.scalar import Load, apply
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Algorithm
 from compiler.space.estimate import algorithm_cycles
@@ -16,7 +18,15 @@ from compiler.space.winograd_phases import WinogradPhases
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
-from tests.compiler.workloads import convolution, padded_convolution, random_operands, windowed
+from tests.compiler.workloads import (
+    anchored,
+    at,
+    convolution,
+    operand,
+    padded_convolution,
+    random_operands,
+    windowed,
+)
 
 V3 = PRESETS["x86-64-v3"]
 WHOLE = PRESETS["x86-64-v4"]
@@ -49,6 +59,16 @@ def test_fewer_multiplications_are_the_default_where_they_pay(size: int, channel
 )
 def test_the_direct_form_is_the_default_elsewhere(workload: Workload) -> None:
     assert algorithm(workload) == "direct"
+
+
+def test_what_moves_one_by_one_counts() -> None:
+    """Channels first, so that vectors of channels are put together and taken apart."""
+    places = [Index.of(f"s{d + 1}") + f"r{d + 1}" for d in range(2)]
+    body = apply("mul", Load("x0", (Index.of("r0"), *places)), Load("c0", at("s0", "r0", "r1", "r2")))
+    operands = (operand("x0", 16, 98, 98), operand("c0", 12, 16, 3, 3, constant=True))
+    first = anchored((12, 96, 96), (16, 3, 3), "sum", body, operands)
+    assert algorithm(first, target=NEAR) == "direct"
+    assert algorithm(padded_convolution(96, 16, 12, 3), target=NEAR).startswith("winograd")
 
 
 def test_zeros_of_the_matrices_cost_nothing() -> None:
