@@ -23,7 +23,7 @@ from compiler.graph.ir import Compute, ComputeKind, Graph, Node, TensorType
 from compiler.graph.layout import Layout
 from compiler.graph.layout_votes import votes
 from compiler.index import Index, Ranges
-from compiler.scalar import Bound, Const, Expr, Guard, Load, rewrite, walk
+from compiler.scalar import Bound, Const, Expr, Guard, Load, loads, rewrite, walk
 
 Halo = tuple[tuple[int, ...], tuple[int, ...]]
 """Zeros before and after, per logical dimension."""
@@ -69,8 +69,9 @@ def _turned(node: Node, value: str, graph: Graph, innermost: Mapping[str, int]) 
     last = len(graph.types()[value].shape) - 1
     if any(v.strong and v.value == value and v.dim != last for v in voted):
         return True
+    product = len(set(loads(node.compute.body))) > 1  # not a sum of squares, which is a window like any other
     placed = any(v.value == node.output and v.dim == len(node.compute.axes) - 1 for v in voted)
-    return placed and innermost.get(node.output, last) != last
+    return product and placed and innermost.get(node.output, last) != last
 
 
 def zero_padded(expr: Expr, types: Mapping[str, TensorType]) -> Load | None:

@@ -4,7 +4,7 @@ from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos
 from compiler.graph.layout import Layout
 from compiler.index import Index
-from compiler.scalar import Const, apply
+from compiler.scalar import Bound, Const, Guard, apply
 from tests.compiler.workload.graphs import GraphBuilder, bottleneck, index, load
 
 NHWC = (0, 2, 3, 1)
@@ -74,6 +74,17 @@ def test_a_sum_of_squares_over_neighbours_stays_in_the_order_of_the_interface() 
     squares = b.node((1, 6, 6, 6), apply("mul", x, x), (3,), "sum")
     last = b.node((1, 6, 6, 6), load(squares, "a0", "a3", "a1", "a2"))
     assert assign_layouts(b.graph(last))[squares].order == NHWC
+
+
+def test_a_padded_sum_of_squares_of_an_input_asks_for_no_copy() -> None:
+    b = GraphBuilder()
+    channel = Index.of("a1") + Index.of("r0") - 1
+    inside = load(b.input("x", 1, 6, 6, 8), "a0", "a2", "a3", channel)
+    padded = Guard((Bound(channel, 0, 8),), inside, Const(0.0))
+    squares = b.node((1, 8, 6, 6), apply("mul", padded, padded), (3,), "sum")
+    graph = b.graph(b.node((1, 6, 6, 8), load(squares, "a0", "a3", "a1", "a2")))
+    assert assign_layouts(graph)[squares].order == NHWC
+    assert not zero_halos(graph)
 
 
 def test_a_depthwise_convolution_alone_stays_in_the_order_of_the_interface() -> None:
