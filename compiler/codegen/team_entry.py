@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from compiler.codegen.entry import Walker
 from compiler.errors import CompileError
 from compiler.loop.ir import For, LoopKind, LoopNest, Stmt
-from compiler.loop.promote import local_bytes
+from compiler.loop.promote import LEAST_SHARE, local_bytes
 from compiler.target import Target
 
 _VECTOR_WIDTH = {"x86_64": ("prefer-vector-width", "min-legal-vector-width")}
@@ -38,7 +38,7 @@ class TeamEntry:
                 msg = f"buffer {buffer.name} is shared by the threads of a block, which {self._target.name} lacks"
                 raise CompileError(msg)
         limit, needed = self._target.l2_bytes // 2, local_bytes(nest)
-        if needed > limit:
+        if needed > limit + limit // LEAST_SHARE:
             msg = (
                 f"kernel {nest.name} needs {needed} bytes of local buffers, {self._target.name} has {limit} for them; "
                 "attach its stages at an inner loop"

@@ -24,6 +24,8 @@ from compiler.symbol import size_at
 
 MANY_PARTS = 16
 """Parts from which on those that share a few sets of a first cache drive each other out."""
+LEAST_SHARE = 8
+"""Rows for each row of room behind them, at least: local memory is counted without it."""
 
 _Slot = tuple[int, ...]
 """The elements of a vector, or a single one."""
@@ -79,6 +81,8 @@ def _with_room(buffer: Buffer) -> Buffer:
         return buffer
     place, row_bytes = long[-2], sizes[long[-1]] * buffer.dtype.size_bytes
     rows = spread_rows(sizes[place], row_bytes)
+    if (rows - sizes[place]) * LEAST_SHARE > sizes[place]:
+        return buffer
     return replace(buffer, shape=(*sizes[:place], rows, *sizes[place + 1 :]))
 
 

@@ -82,6 +82,24 @@ def test_what_stays_in_memory_is_padded_to_whole_vectors() -> None:
     assert local_bytes(after) == 3 * 8 * 4
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        pytest.param((36, 16, 64), 17, id="parts of 4 KiB"),
+        pytest.param((36, 15, 64), 15, id="parts that lie apart"),
+        pytest.param((36, 4, 256), 4, id="room of a quarter"),
+        pytest.param((8, 16, 64), 16, id="few parts"),
+        pytest.param((16, 1, 64), 1, id="no rows"),
+    ],
+)
+def test_many_parts_have_room_behind_their_rows(shape: tuple[int, ...], rows: int) -> None:
+    body = loop(
+        "e", shape[0], SERIAL, loop("i", shape[1], SERIAL, loop("v", 16, VECTOR, store("e", "i", "v")))
+    )
+    (_, buffer) = promote(nest(body, *shape)).buffers
+    assert buffer.shape == (shape[0], rows, shape[2])
+
+
 def test_a_nest_without_local_buffers_comes_back_as_it_is() -> None:
     plain = LoopNest(
         "n", (Buffer("y", (8, 64), DType.F32, "global", "output"),), Store("y", at(0, 0), Const(0.0))
