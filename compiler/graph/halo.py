@@ -69,9 +69,17 @@ def _turned(node: Node, value: str, graph: Graph, innermost: Mapping[str, int]) 
     last = len(graph.types()[value].shape) - 1
     if any(v.strong and v.value == value and v.dim != last for v in voted):
         return True
-    product = len(set(loads(node.compute.body))) > 1  # not a sum of squares, which is a window like any other
     placed = any(v.value == node.output and v.dim == len(node.compute.axes) - 1 for v in voted)
-    return product and placed and innermost.get(node.output, last) != last
+    return placed and innermost.get(node.output, last) != last and _sums_channels(node, value)
+
+
+def _sums_channels(node: Node, value: str) -> bool:
+    """Whether a product, not a sum of squares, sums over a whole dimension of a value."""
+    read = set(loads(node.compute.body))
+    summed = {a.name for a in node.compute.reduce_axes if a.size > 1}
+    return len(read) > 1 and any(
+        i.name in summed for load in read if load.buffer == value for i in load.indices
+    )
 
 
 def zero_padded(expr: Expr, types: Mapping[str, TensorType]) -> Load | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos
 from compiler.graph.layout import Layout
@@ -74,6 +76,18 @@ def test_a_sum_of_squares_over_neighbours_stays_in_the_order_of_the_interface() 
     squares = b.node((1, 6, 6, 6), apply("mul", x, x), (3,), "sum")
     last = b.node((1, 6, 6, 6), load(squares, "a0", "a3", "a1", "a2"))
     assert assign_layouts(b.graph(last))[squares].order == NHWC
+
+
+@pytest.mark.parametrize(("channels", "copied"), [(3, True), (1, False)])
+def test_an_input_is_copied_with_a_border_where_few_channels_of_it_become_some_that_lie_last(
+    channels: int,
+    copied: bool,  # noqa: FBT001
+) -> None:
+    """One channel lies last already."""
+    b = GraphBuilder()
+    x = b.input("x", 1, channels, 28, 28)
+    graph = b.graph(b.mean(b.conv(b.conv(x, 8, k=3, pad=1), 16, k=3)))
+    assert (x in zero_halos(graph)) is copied
 
 
 def test_a_padded_sum_of_squares_of_an_input_asks_for_no_copy() -> None:
