@@ -85,6 +85,16 @@ def _bf16_pair(total: Any, left: Array, right: Array) -> Any:
     return np.float32(np.float32(total + x[1] * y[1]) + x[0] * y[0])
 
 
+_LLVM = {
+    DType.U8: "i8", DType.I8: "i8", DType.I16: "i16", DType.I32: "i32", DType.BF16: "bfloat", DType.F32: "float",
+}  # fmt: skip
+_INTRINSICS = {
+    "vpdpbusd": "avx512.vpdpbusd",
+    "vpdpwssd": "avx512.vpdpwssd",
+    "vdpbf16ps": "avx512bf16.dpbf16ps",
+}
+
+
 def _pairs_of_words(name: str, lanes: int, intrinsic: str, features: tuple[str, ...]) -> Instruction:
     words, sums = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
     return Instruction(
@@ -104,39 +114,42 @@ def _pairs_of_words(name: str, lanes: int, intrinsic: str, features: tuple[str, 
     )
 
 
-def _bytes_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
-    bits = 32 * lanes
-    data, sums = f"<{4 * lanes} x i8>", f"<{lanes} x i32>"
-    intrinsic = f"@llvm.x86.avx512.vpdpbusd.{bits}"
+def _whole_groups(
+    name: str,
+    lanes: int,
+    types: tuple[DType, DType, DType],
+    features: tuple[str, ...],
+    evaluate: Callable[[Any, Array, Array], Any] = _whole,
+) -> Instruction:
+    """One machine instruction adds groups that fill 32 bits; `types`: left, right, sum. `name`: mnemonic and width."""
+    left, right, total = types
+    group, element = 4 // left.size_bytes, _LLVM[left]
+    intrinsic = f"@llvm.x86.{_INTRINSICS[name.partition('.')[0]]}.{32 * lanes}"
+    data, sums = f"<{group * lanes} x {element}>", f"<{lanes} x {_LLVM[total]}>"
     return Instruction(
         name=name,
         lanes=lanes,
-        group=4,
-        left=DType.U8,
-        right=DType.I8,
-        sum=DType.I32,
+        group=group,
+        left=left,
+        right=right,
+        sum=total,
         features=features,
         declarations=(f"declare {sums} {intrinsic}({sums}, {data}, {data})",),
         template=(f"call {sums} {intrinsic}({sums} {{sum}}, {data} {{left}}, {data} {{right}})",),
-        evaluate=_whole,
+        evaluate=evaluate,
     )
+
+
+def _bytes_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
+    return _whole_groups(name, lanes, (DType.U8, DType.I8, DType.I32), features)
 
 
 def _words_to_dwords(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
-    words, sums = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
-    intrinsic = f"@llvm.x86.avx512.vpdpwssd.{32 * lanes}"
-    return Instruction(
-        name=name,
-        lanes=lanes,
-        group=2,
-        left=DType.I16,
-        right=DType.I16,
-        sum=DType.I32,
-        features=features,
-        declarations=(f"declare {sums} {intrinsic}({sums}, {words}, {words})",),
-        template=(f"call {sums} {intrinsic}({sums} {{sum}}, {words} {{left}}, {words} {{right}})",),
-        evaluate=_whole,
-    )
+    return _whole_groups(name, lanes, (DType.I16, DType.I16, DType.I32), features)
+
+
+def _pairs_of_bf16(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
+    return _whole_groups(name, lanes, (DType.BF16, DType.BF16, DType.F32), features, _bf16_pair)
 
 
 def _bytes_by_pairs(name: str, features: tuple[str, ...]) -> Instruction:
@@ -161,23 +174,6 @@ def _bytes_by_pairs(name: str, features: tuple[str, ...]) -> Instruction:
         ),
         evaluate=_saturated_pairs,
         right_limit=64,
-    )
-
-
-def _pairs_of_bf16(name: str, lanes: int, features: tuple[str, ...]) -> Instruction:
-    data, sums = f"<{2 * lanes} x bfloat>", f"<{lanes} x float>"
-    intrinsic = f"@llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-    return Instruction(
-        name=name,
-        lanes=lanes,
-        group=2,
-        left=DType.BF16,
-        right=DType.BF16,
-        sum=DType.F32,
-        features=features,
-        declarations=(f"declare {sums} {intrinsic}({sums}, {data}, {data})",),
-        template=(f"call {sums} {intrinsic}({sums} {{sum}}, {data} {{left}}, {data} {{right}})",),
-        evaluate=_bf16_pair,
     )
 
 

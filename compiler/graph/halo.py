@@ -57,16 +57,16 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
             need = _worth(load, types[load.buffer].sizes, node.compute)
             found[load.buffer] = _widest(found.get(load.buffer, need), need)
             if node.compute.kind is ComputeKind.CONTRACTION and (
-                load.buffer not in graph.inputs or _turned(node, load.buffer, graph, innermost)
+                load.buffer not in graph.inputs or _turned(node, load, graph, innermost)
             ):
                 asked.add(load.buffer)
     return {value: halo for value, halo in found.items() if value in asked and any(map(any, halo))}
 
 
-def _turned(node: Node, value: str, graph: Graph, innermost: Mapping[str, int]) -> bool:
+def _turned(node: Node, load: Load, graph: Graph, innermost: Mapping[str, int]) -> bool:
     """Whether a row-major value lacks the innermost dimension that a node with reuse wants: its own, or its result."""
     voted = list(votes(node, graph.constants))
-    last = len(graph.types()[value].shape) - 1
+    value, last = load.buffer, len(load.indices) - 1
     if any(v.strong and v.value == value and v.dim != last for v in voted):
         return True
     placed = any(v.value == node.output and v.dim == len(node.compute.axes) - 1 for v in voted)

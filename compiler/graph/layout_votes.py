@@ -74,6 +74,10 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
 def _places_are_fuller(compute: Compute, channel: int, load: Load) -> bool:
     """Whether lanes along the last dimension of both values, where that is one of places, do clearly more at once."""
     last = compute.axes[-1]
+    if (
+        not compute.dtype.is_float
+    ):  # instructions multiply several whole numbers at once, which all lanes share
+        return False
     if channel == len(compute.axes) - 1 or last.name not in load.indices[-1].names():
         return False
     window = prod(

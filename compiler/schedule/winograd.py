@@ -58,7 +58,10 @@ def winograd(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     """
     found = find_convolution(workload)
     if found is None or len(parameters) not in (1, 2) or parameters[1:] not in ((), (1,)):
-        msg = "winograd needs a convolution with constant taps in a row or a square, no dilation, and equal strides"
+        msg = (
+            "winograd needs a convolution with constant taps in a row or a square, no dilation, and equal strides; and "
+            f"the outputs of a tile, with a 1 behind them for blocks of tiles, not {parameters}"
+        )
         raise ScheduleError(msg)
     try:
         types = winograd_types(workload, found, parameters[0])

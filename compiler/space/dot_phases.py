@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import LoopKind
 from compiler.scalar import loads
 from compiler.schedule.contraction import computes, group_axis, is_direct
 from compiler.schedule.copied_data import STAGE, TYPES, copied_data
+from compiler.schedule.packing import GROWTH_LIMIT, SLACK
 from compiler.schedule.steps import Algorithm, Bind, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
 from compiler.space.structure import crossing_axis, tile_axes
+from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -28,7 +32,8 @@ def instructions(
     for entry in INSTRUCTIONS.values():
         factors = computes(workload, stage, entry) if entry.runs_on(target) else None
         axis = None if factors is None else group_axis(stage, factors, entry.group)
-        if axis is not None and _lanes_differ(stage, store or workload.stages[-1], workload, target, entry):
+        stored = store or workload.stages[-1]
+        if axis is not None and _lanes_differ(stage, stored, workload, target, entry, axis):
             used = axis.size / (-(-axis.size // entry.group) * entry.group)
             found.append((entry.products_per_step * used, entry))
     fastest = sorted(found, key=lambda pair: -pair[0])
@@ -45,15 +50,23 @@ def _alike(one: Instruction, other: Instruction) -> bool:
     return types[0] == types[1]
 
 
-def _lanes_differ(stage: Stage, store: Stage, workload: Workload, target: Target, entry: Instruction) -> bool:
-    """Whether the lanes share the data and each have weights of their own."""
+def _lanes_differ(
+    stage: Stage, store: Stage, workload: Workload, target: Target, entry: Instruction, axis: Axis
+) -> bool:
+    """Whether the lanes share the data and each have weights of their own, which may be packed for them and groups."""
     factors = computes(workload, stage, entry)
     if factors is None:
         return False
-    vector = tile_axes(workload, store, target, stage).vector.name
+    vector = tile_axes(workload, store, target, stage).vector
     data = {n for load in loads(factors.data) for i in load.indices for n in i.names()}
     weights = {n for i in factors.weights.indices for n in i.names()}
-    return vector in weights and vector not in data
+    if vector.name not in weights or vector.name in data:
+        return False
+    sizes = {a.name: a.size for a in (*stage.axes, *stage.reduce_axes) if a.name in weights}
+    for padded, step in ((vector, entry.lanes), (axis, entry.group)):
+        sizes[padded.name] = -(-padded.size // step) * step
+    elements = workload.buffers[factors.weights.buffer].elements
+    return prod(sizes.values()) <= GROWTH_LIMIT * elements + SLACK
 
 
 class DotPhases:

@@ -10,7 +10,7 @@ from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
 
-NEAR = 4
+MOST_APART = 4
 """Elements between lanes that are stored one by one, at most."""
 LONG_SUM = 32
 """Products of a sum that make up for storing its lanes so."""
@@ -80,7 +80,7 @@ def tile_axes(
         and 2 * vector.size <= widest
         and prod(a.size for a in anchor.reduce_axes) >= LONG_SUM
     ):
-        near = (a for a in reversed(stage.axes) if 1 <= flat[a.name] <= NEAR and a.size >= widest)
+        near = (a for a in reversed(stage.axes) if 1 <= flat[a.name] <= MOST_APART and a.size >= widest)
         vector = next((a for a in near if _is_read_near(workload, anchor, a.name)), vector)
     rest = tuple(a for a in stage.axes if a.name != vector.name)
     named = next((a for a in rest if a.name == row_name), None)
@@ -89,7 +89,7 @@ def tile_axes(
         vector=vector,
         row=row,
         others=tuple(a for a in rest if a is not row),
-        lanes=_lanes(vector.size, widest) if 1 <= flat[vector.name] <= NEAR else 1,
+        lanes=_lanes(vector.size, widest) if 1 <= flat[vector.name] <= MOST_APART else 1,
         around=len(rest) - 1 if named is None else rest.index(named),
         beside=None if named is None or named is rest[-1] else rest[-1],
     )
@@ -99,7 +99,7 @@ def _is_read_near(workload: Workload, anchor: Stage, name: str) -> bool:
     """Whether all that is read along an axis lies no further apart than what is stored."""
     for load in loads(anchor.body):
         pairs = zip(load.indices, workload.buffers[load.buffer].strides, strict=True)
-        if sum(abs(index.coefficient(name)) * stride for index, stride in pairs) > NEAR:
+        if sum(abs(index.coefficient(name)) * stride for index, stride in pairs) > MOST_APART:
             return False
     return True
 

@@ -30,7 +30,7 @@ LEAST_TILES = 6
 """Tiles of a block that its products share the constants among."""
 WITHIN = 0.75
 """Share of the time that what is stored would take from the second cache: the transforms hide some of it."""
-HIDDEN = 1 / 100
+REREAD = 1 / 100
 """Cycles per byte of constants that are read again for another block, behind its arithmetic."""
 
 
@@ -80,7 +80,7 @@ class WinogradBlocks(WinogradPhases):
         kept = sum(self.workload.buffers[f"{name}_buffer"].size_bytes for name in ("tiles", "product"))
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
         tiles = prod(a.size for a in (*self._found.batch, *self._tiles))
-        again = (tiles / self.block - 1) * constants * HIDDEN
+        again = (tiles / self.block - 1) * constants * REREAD
         return super().cycles(target) + 2 * kept * NEAR * WITHIN + again
 
     def tile(self, target: Target, threads: int) -> RegisterTile:

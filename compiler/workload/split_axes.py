@@ -22,6 +22,8 @@ _RUN = 8
 """Neighbours of a map with one element in common that are worth a vector of their own."""
 _GROUP = 16
 """The same of a reduction, which needs a shuffle for each of its products."""
+_WHOLE_GROUP = 4
+"""The same of whole numbers, of which an instruction multiplies several at once that all lanes share."""
 
 
 def split_axes(workload: Workload) -> Workload:
@@ -66,7 +68,8 @@ def _is_spread(workload: Workload, stage: Stage, name: str) -> bool:
     if stage.reducer is None:
         return all(isinstance(d, int) and d < _RUN for d in divisors)
     near = all(step <= d for load in stage_loads(stage) for d, step in _quotients(workload, load, name))
-    return near and all(isinstance(d, int) and d < _GROUP and d & (d - 1) == 0 for d in divisors)
+    most = _GROUP if stage.dtype.is_float else _WHOLE_GROUP
+    return near and all(isinstance(d, int) and d < most and d & (d - 1) == 0 for d in divisors)
 
 
 def _quotients(workload: Workload, load: Load, name: str) -> Iterator[tuple[int, int]]:

@@ -38,6 +38,18 @@ def integer_convolution(size: int, ic: int, oc: int, *, zero: int = 0, bound: in
     return _anchored((size, size, oc), (3, 3, ic), data, Load("c0", at("s2", "r2", "r0", "r1")), operands)
 
 
+def integer_groups(size: int, groups: int, per_group: int) -> Workload:
+    """3x3, channels last, with an axis for the groups."""
+    channel = Index.of("s2") * per_group
+    data = Load("x0", (Index.of("s0") + "r0", Index.of("s1") + "r1", channel + "r2"))
+    weights = Load("c0", (channel + "s3", *at("r2", "r0", "r1")))
+    operands = (
+        Operand("x0", at(size + 2, size + 2, groups * per_group), DType.U8),
+        Operand("c0", at(groups * per_group, per_group, 3, 3), DType.I8, constant=True),
+    )
+    return _anchored((size, size, groups, per_group), (3, 3, per_group), data, weights, operands)
+
+
 def bf16_matmul(m: int, n: int, k: int) -> Workload:
     """Products and sums in f32 of operands that are stored in 16 bits."""
     operands = (Operand("x0", at(m, k), DType.BF16), Operand("c0", at(k, n), DType.BF16, constant=True))

@@ -27,7 +27,14 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
-from tests.compiler.integers import SAFE, bf16_matmul, full_range, integer_convolution, integer_matmul
+from tests.compiler.integers import (
+    SAFE,
+    bf16_matmul,
+    full_range,
+    integer_convolution,
+    integer_groups,
+    integer_matmul,
+)
 
 Golden = Callable[[str, str], None]
 V4 = PRESETS["x86-64-v4"]
@@ -187,6 +194,20 @@ def test_one_lane_is_stored_as_one_element() -> None:
     text = nest_ir(build_nest(workload, schedule(workload, target, "vpdpwssd.256")), target)
     assert "store i8" in text
     assert "<i1 true, i1 false" not in text
+
+
+@pytest.mark.parametrize("per_group", [2, 4, 8])
+def test_groups_whose_constant_would_grow_too_far_take_another_form(per_group: int) -> None:
+    """Two of sixteen lanes, and three taps in a group of four, would be more than ten times the constant."""
+    workload = integer_groups(5, 64 // per_group, per_group)
+    operands = full_range(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    for target in (native_target(), with_features("avx512vnni")):
+        space = build_space(workload, target, 1)
+        build_nest(workload, space.schedule(space.default))
+    space = build_space(workload, native_target(), 1)
+    got = run_native(workload, space.schedule(space.default), operands)
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -38,8 +38,10 @@ IMAGES = {
 
 
 def in_blocks(space: SearchSpace) -> list[str]:
-    knob = next((k for k in space.knobs if k.name == "algorithm"), None)
-    return [str(c) for c in knob.choices if str(c).endswith("in blocks")] if knob is not None else []
+    knob = next(k for k in space.knobs if k.name == "algorithm")
+    found = [str(c) for c in knob.choices if str(c).endswith("in blocks")]
+    assert found
+    return found
 
 
 def only(space: SearchSpace, name: str) -> SearchSpace:
@@ -68,9 +70,7 @@ def test_results_are_the_same(case: str, threads: int) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     space = build_space(workload, native_target(), threads)
-    names = in_blocks(space)
-    assert names
-    for name in names:
+    for name in in_blocks(space):
         blocks = only(space, name)
         for assignment in (blocks.default, *(blocks.sample(rng) for _ in range(3))):
             schedule = blocks.schedule(assignment)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from compiler.codegen.texts import nest_ir
+from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.index import FloorDiv, Index, Mod
 from compiler.pipeline import build_nest, default_schedule
@@ -84,6 +86,15 @@ def test_an_axis_spread_over_a_few_neighbours_each_stays_whole() -> None:
     ],
 )
 def test_small_groups_share_vectors(workload: Workload, whole: bool) -> None:  # noqa: FBT001
+    assert (split_axes(workload) is workload) is whole
+
+
+@pytest.mark.parametrize(("groups", "whole"), [(16, True), (8, False), (4, False)])
+def test_groups_of_bytes_keep_what_instructions_multiply(groups: int, whole: bool) -> None:  # noqa: FBT001
+    """Several products at once, of data that all lanes share."""
+    floats = grouped(6, groups, 32, 32)
+    anchor, epilogue = floats.stages
+    workload = replace(floats, stages=(replace(anchor, dtype=DType.I32), epilogue))
     assert (split_axes(workload) is workload) is whole
 
 
