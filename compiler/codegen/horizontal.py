@@ -1,72 +1,65 @@
-"""Horizontal: the lanes of a vector as one number, halves with halves; of several vectors at the same time, in one.
+"""Horizontal: the lanes of a vector as one number; of several vectors at the same time, side by side in one.
 
-    <8 x float> v   →   v[0..4] + v[4..8]   →   the same with 4   →   with 2: three additions, each after a shuffle
-    v, w            →   [v[0..4] w[0..4]] + [v[4..8] w[4..8]]   →   both go on in one vector
+    v       (v[0] + v[2]) + (v[1] + v[3])   in each block of 16 bytes; then halves of the blocks with halves
+    v, w    [v[0] w[0] v[1] w[1]] + [v[2] w[2] v[3] w[3]]   →   [v w v w]   →   both go on in one vector, as [v w]
 
-The order is the same on every target and beside any others, so that results are too.
+Blocks come first because shuffles within them do not wait for the units that multiply, as others do. The order is the
+same for a vector alone and beside others, so that results are too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.pieces import extracted, piece, shuffled
+from compiler.codegen.pieces import piece, shuffled
 from compiler.codegen.types import Value
 
 Operation = Callable[[str, list[Value]], Value]
 """Emits an operation of `compiler.scalar.OPS`."""
 
-
-def horizontal(out: Emitter, operation: Operation, op: str, vector: Value) -> Value:
-    """All lanes combined by `op`, an operation of two arguments; lanes are a power of two."""
-    while vector.lanes > 1:
-        half = vector.lanes // 2
-        parts = [piece(out, vector, first, half) for first in (0, half)]
-        vector = operation(op, parts)
-    return vector
+_BLOCK_BYTES = 16
 
 
-def horizontal_each(
-    out: Emitter, operation: Operation, op: str, vectors: Sequence[Value], widest: int
-) -> list[Value]:
-    """`horizontal` of each vector; all are of one type. `widest`: lanes of the target's vectors."""
-    totals: list[Value] = []
-    short = [_shortened(out, operation, op, vector, widest) for vector in vectors]
-    while short:
-        count = 1
-        while 2 * count <= min(len(short), short[0].lanes):
-            count *= 2
-        totals += _side_by_side(out, operation, op, short[:count])
-        short = short[count:]
-    return totals
+def most_together(vector: Value) -> int:
+    """How many vectors like this one `side_by_side` takes."""
+    return min(vector.lanes, max(1, _BLOCK_BYTES // vector.dtype.size_bytes))
 
 
-def _shortened(out: Emitter, operation: Operation, op: str, vector: Value, widest: int) -> Value:
-    """Halves with halves until the vector is one of the target's, which takes no shuffle."""
-    while vector.lanes > widest:
+def side_by_side(out: Emitter, operation: Operation, op: str, vectors: Sequence[Value], widest: int) -> Value:
+    """The lanes of each vector combined by `op`, which takes two arguments: a vector of so many, or a number for one.
+
+    The vectors are of one type, and a power of two, as are their lanes. `widest`: lanes of the target's vectors.
+    """
+    rows = [_in_halves(out, operation, op, vector, widest) for vector in vectors]
+    block, lanes = most_together(rows[0]), range(rows[0].lanes)
+    apart = block
+    while apart > 1:
+        # A block has `apart` lanes of each row, those of a place beside each other.
+        apart //= 2
+        beside = block // (2 * apart) if len(rows) > 1 else len(vectors)
+        far = apart * beside
+        if len(rows) > 1:
+            first = [lane + lanes.stop * other for lane, other in _woven(lanes, block, beside)]
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            halves = [[shuffled(out, *p, first), shuffled(out, *p, [x + far for x in first])] for p in pairs]
+        else:
+            halves = [[rows[0], shuffled(out, rows[0], rows[0], [lane ^ far for lane in lanes])]]
+        rows = [operation(op, half) for half in halves]
+    return piece(out, _in_halves(out, operation, op, rows[0], block), 0, len(vectors))
+
+
+def _woven(lanes: range, block: int, beside: int) -> Iterable[tuple[int, int]]:
+    """Lanes of two vectors, `beside` of each in turn, that the first half of each block of both has."""
+    for start in lanes[::block]:
+        for place in range(start, start + block // 2, beside):
+            for other in (0, 1):
+                yield from ((place + i, other) for i in range(beside))
+
+
+def _in_halves(out: Emitter, operation: Operation, op: str, vector: Value, lanes: int) -> Value:
+    """Halves with halves until the vector has so many lanes."""
+    while vector.lanes > lanes:
         half = vector.lanes // 2
         vector = operation(op, [piece(out, vector, first, half) for first in (0, half)])
     return vector
-
-
-def _side_by_side(out: Emitter, operation: Operation, op: str, vectors: list[Value]) -> list[Value]:
-    """The totals of so many vectors, a power of two and no more than they have lanes."""
-    lanes, count = vectors[0].lanes, len(vectors)
-    if count == 1:
-        return [horizontal(out, operation, op, vectors[0])]
-    part = lanes
-    while len(vectors) > 1:
-        firsts = [first + lane for first in range(0, 2 * lanes, part) for lane in range(part // 2)]
-        seconds = [lane + part // 2 for lane in firsts]
-        vectors = [
-            operation(op, [shuffled(out, one, other, firsts), shuffled(out, one, other, seconds)])
-            for one, other in zip(vectors[::2], vectors[1::2], strict=True)
-        ]
-        part //= 2
-    (vector,) = vectors
-    while part > 1:
-        turned = [lane ^ (part // 2) for lane in range(lanes)]
-        vector = operation(op, [vector, shuffled(out, vector, vector, turned)])
-        part //= 2
-    return [extracted(out, vector, number * (lanes // count)) for number in range(count)]

@@ -281,14 +281,15 @@ class Memory:
             return False
         return buffer.scope != "register" and along not in (0, 1) and across == 1
 
-    def store(self, buffer: Buffer, linear: Linear, value: Value) -> None:
-        """Write one element, or a vector; a register takes every lane, memory only the active ones."""
+    def store(self, buffer: Buffer, linear: Linear, value: Value, *, whole: bool = False) -> None:
+        """Write one element, or a vector; a register takes every lane, memory only the active ones, if not `whole`."""
         if buffer.scope == "register":
             slot = self._slot(buffer, linear, value.lanes)
             self._out.write_slot(slot, value.llvm_type, _slot_align(buffer, value.lanes), value.text)
             return
         pointer, align = self._pointer(buffer, linear), buffer.dtype.size_bytes
-        if not value.lanes or self._indices.active == value.lanes or _own_block(buffer, linear, value.lanes):
+        whole = whole or not value.lanes or self._indices.active == value.lanes
+        if whole or _own_block(buffer, linear, value.lanes):
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
             return
         active = self._indices.active

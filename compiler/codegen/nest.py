@@ -309,7 +309,8 @@ class _Phase:
             if self._values.same_in_all_lanes(known.place):
                 self._values.combine_lanes(known.op, known.place, known.term)
                 return
-        self._values.store(known.place, self._values.value(known.value))
+        if not self._values.begin_total(known.place, known.value):
+            self._values.store(known.place, self._values.value(known.value))
 
 
 class _Place:

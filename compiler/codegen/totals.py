@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.horizontal import horizontal_each
+from compiler.codegen.horizontal import most_together, side_by_side
 from compiler.codegen.linear import Linear
 from compiler.codegen.memory import Memory
+from compiler.codegen.pieces import extracted
 from compiler.codegen.types import Value
 from compiler.dtype import DType
 from compiler.loop.ir import Buffer
-from compiler.scalar import Expr
+from compiler.scalar import Const, Expr, Load
 from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
 from compiler.target import Target
+
+_Place = tuple[str, Linear]
+"""Name of a buffer, and a place in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Totals:
         self._out, self._target, self._memory = out, target, memory
         self._arithmetic, self._literal = arithmetic, literal
         self._waiting: list[_Total] = []
+        self._begun: dict[_Place, tuple[Buffer, Value]] = {}
         self.wait = False
 
     @contextmanager
@@ -68,6 +73,26 @@ class Totals:
         waiting, self._waiting = self._waiting, []
         for kind in dict.fromkeys(total.kind for total in waiting):
             self._combine([total for total in waiting if total.kind == kind])
+        self.settle()
+
+    def begin(self, buffer: Buffer, load: Load, value: Expr, lanes: int) -> bool:
+        """Have an element of memory be a constant until a vector is added to it, which makes storing it needless.
+
+        False where it is to be stored now: what has begun is stored before.
+        """
+        if lanes or not isinstance(value, Const) or buffer.scope == "register":
+            self.settle()
+            return False
+        begun = convert(self._out, self._literal(value), buffer.dtype)
+        place = self._memory.flat(load, buffer)
+        self._begun[buffer.name, place] = buffer, begun
+        return True
+
+    def settle(self) -> None:
+        """Store what has begun and still waits for a vector."""
+        begun, self._begun = self._begun, {}
+        for (_, place), (buffer, value) in begun.items():
+            self._memory.store(buffer, place, value)
 
     def add(self, op: str, buffer: Buffer, place: Linear, vector: Value) -> None:
         """Have the lanes of a vector combined with an element at the end."""
@@ -84,10 +109,39 @@ class Totals:
         reducer = next(name for name, known in REDUCERS.items() if known.op == op)
         return self._literal(neutral(reducer, dtype))
 
+    def of_one(self, op: str, vector: Value) -> Value:
+        """The lanes of a vector, combined."""
+        return self._side_by_side(op, [vector])
+
+    def _side_by_side(self, op: str, vectors: list[Value]) -> Value:
+        widest = self._target.lanes(vectors[0].dtype.size_bytes)
+        return side_by_side(self._out, self._arithmetic.operation, op, vectors, widest)
+
     def _combine(self, those: list[_Total]) -> None:
-        op, dtype, _ = those[0].kind
-        vectors, widest = [t.vector for t in those], self._target.lanes(dtype.size_bytes)
-        totals = horizontal_each(self._out, self._arithmetic.operation, op, vectors, widest)
-        for it, total in zip(those, totals, strict=True):
-            value = self.with_element(op, self._memory.load(it.buffer, it.place), total)
+        while those:
+            count = 1
+            while 2 * count <= min(len(those), most_together(those[0].vector)):
+                count *= 2
+            self._store(those[:count], self._side_by_side(those[0].op, [it.vector for it in those[:count]]))
+            those = those[count:]
+
+    def _store(self, those: list[_Total], totals: Value) -> None:
+        """Combine totals with their elements: at once where these are neighbours that begin with nothing."""
+        first, dtype = those[0], those[0].buffer.dtype
+        befores = [self._begun.pop((it.buffer.name, it.place), None) for it in those]
+        nothing = (first.buffer, self.neutral(first.op, totals.dtype))
+        beside = [
+            (first.buffer.name, first.place._replace(const=first.place.const + i)) for i in range(len(those))
+        ]
+        if (
+            totals.lanes
+            and all(before == nothing for before in befores)
+            and beside == [(it.buffer.name, it.place) for it in those]
+        ):
+            self._memory.store(first.buffer, first.place, convert(self._out, totals, dtype), whole=True)
+            return
+        for i, (it, begun) in enumerate(zip(those, befores, strict=True)):
+            before = self._memory.load(it.buffer, it.place) if begun is None else begun[1]
+            one = extracted(self._out, totals, i) if totals.lanes else totals
+            value = self.with_element(it.op, before, one)
             self._memory.store(it.buffer, it.place, convert(self._out, value, it.buffer.dtype))

@@ -13,7 +13,6 @@ from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.groups import join_groups, take_group, weave_groups
-from compiler.codegen.horizontal import horizontal
 from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Active, LaneDependent, Linear
 from compiler.codegen.lookup import place
@@ -347,7 +346,7 @@ class Values:
         return bool(self.indices.lanes) and self._memory.is_fixed(place, self._buffers[place.buffer])
 
     def combine_lanes(self, op: str, place: Load, term: Expr) -> None:
-        """Emit `place = op(place, term)` for every active lane, the lanes combined first, halves with halves."""
+        """Emit `place = op(place, term)` for every active lane, the lanes combined first."""
         value = self.value(term)
         lanes, active = self.indices.lanes, self.indices.active
         ops = self._arithmetic
@@ -359,8 +358,13 @@ class Values:
         if self.totals.wait and self.indices.groups == 1:
             self.totals.add(op, buffer, self._memory.flat(place, buffer), value)
             return
-        total = horizontal(self._out, ops.operation, op, value)
+        total = self.totals.of_one(op, value)
         self.store(place, self.totals.with_element(op, self._load(place), total))
+
+    def begin_total(self, load: Load, value: Expr) -> bool:
+        """Whether what begins with a constant waits for lanes to be combined with it, instead of being stored."""
+        buffer = self._buffers[load.buffer]
+        return self.totals.wait and self.totals.begin(buffer, load, value, self.indices.lanes)
 
     def _store_lane_by_lane(self, buffer: Buffer, load: Load, value: Value) -> None:
         for lane, active in self.indices.each_lane():

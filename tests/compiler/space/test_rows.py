@@ -208,14 +208,29 @@ def test_long_rows_do_not_follow_each_other_by_default() -> None:
 
 
 def test_the_lanes_of_rows_side_by_side_are_combined_in_common_vectors() -> None:
-    """Four rows of eight lanes: three steps for pairs of rows, one in the vector that is left, a number each."""
+    """Four rows of eight lanes: two steps for pairs of rows, one for both pairs, and halves with halves."""
     target, workload = PRESETS["x86-64-v3"], row_sum(16, 64)
     space = build_space(workload, target, 1)
     schedule = space.build({**space.values(space.default), "block": 4, "sweep": 1, "accumulators": 1})
     (module,) = emit_nest(build_nest(workload, schedule), target)
-    sums = [line for line in module.ir.splitlines() if "fadd" in line and "<8 x float>" in line]
-    assert len(sums) == 4 + 3 + 1
-    assert not [line for line in module.ir.splitlines() if "fadd" in line and "<4 x float>" in line]
+    sums = [line for line in module.ir.splitlines() if "fadd" in line]
+    assert [sum(f"<{lanes} x float>" in line for line in sums) for lanes in (8, 4)] == [4 + 2 + 1, 1]
+    assert len(sums) == 4 + 2 + 1 + 1
+
+
+def test_totals_that_follow_each_other_in_memory_are_stored_at_once() -> None:
+    """Without what they begin with: the largest numbers and the sums of two rows, each of which a later turn reads."""
+    target, workload = PRESETS["x86-64-v3"], softmax(64, 128)
+    space = build_space(workload, target, 1)
+    schedule = space.build(
+        {**space.values(space.default), "block": 2, "sweep": 4, "accumulators": 1, "unroll": 1}
+    )
+    (module,) = emit_nest(build_nest(workload, schedule), target)
+    stores = [
+        line.split(",")[0].split() for line in module.ir.splitlines() if line.strip().startswith("store")
+    ]
+    assert sum(kind[1:4] == ["<2", "x", "float>"] for kind in stores) == 2
+    assert not [kind for kind in stores if kind[1] == "float"]
 
 
 @pytest.mark.parametrize("kind", ["softmax", "layer_norm", "instance_norm", "centred", "mean", "row_sum"])
