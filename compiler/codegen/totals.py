@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.horizontal import most_together, side_by_side
+from compiler.codegen.horizontal import side_by_side
 from compiler.codegen.linear import Linear
 from compiler.codegen.memory import Memory
 from compiler.codegen.pieces import extracted
@@ -114,13 +114,15 @@ class Totals:
         return self._side_by_side(op, [vector])
 
     def _side_by_side(self, op: str, vectors: list[Value]) -> Value:
-        widest = self._target.lanes(vectors[0].dtype.size_bytes)
-        return side_by_side(self._out, self._arithmetic.operation, op, vectors, widest)
+        return side_by_side(self._out, self._arithmetic.operation, op, vectors, self._widest(vectors[0]))
+
+    def _widest(self, vector: Value) -> int:
+        return min(vector.lanes, self._target.lanes(vector.dtype.size_bytes))
 
     def _combine(self, those: list[_Total]) -> None:
         while those:
             count = 1
-            while 2 * count <= min(len(those), most_together(those[0].vector)):
+            while 2 * count <= min(len(those), self._widest(those[0].vector)):
                 count *= 2
             self._store(those[:count], self._side_by_side(those[0].op, [it.vector for it in those[:count]]))
             those = those[count:]
