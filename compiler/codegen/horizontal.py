@@ -24,8 +24,8 @@ _BLOCK_BYTES = 16
 def side_by_side(out: Emitter, operation: Operation, op: str, vectors: Sequence[Value], widest: int) -> Value:
     """The lanes of each vector combined by `op`, which takes two arguments: a vector of so many, or a number for one.
 
-    The vectors are of one type, a power of two and no more than lanes of the target's vectors, which are `widest`; lanes
-    are a power of two as well.
+    The vectors are of one type, a power of two and no more than lanes of the target's vectors, which are `widest`;
+    lanes are a power of two as well.
     """
     rows = [_shortened(out, operation, op, vector, widest) for vector in vectors]
     part, block = rows[0].lanes, min(rows[0].lanes, max(1, _BLOCK_BYTES // rows[0].dtype.size_bytes))

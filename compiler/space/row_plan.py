@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
@@ -72,6 +73,15 @@ class RowPlan:
         """Trip counts of the loops over rows for blocks of one row or vector."""
         sizes = [-(-a.size // self.lanes) if a == self._lane_row else a.size for a in self._ordered_rows]
         return tuple(sizes) or (1,)
+
+    @property
+    def row_vectors(self) -> int:
+        """Vectors of a row; of the row axis whose neighbours fill the lanes, there."""
+        vector = self.axes.vector
+        if vector is None:
+            return 1
+        across = max(prod(a.size for a in s.reduce_axes if a != vector) for s in self.workload.stages)
+        return -(-vector.size // self.lanes) * (1 if self.axes.along_rows else across)
 
     def divides(self, choices: RowChoices) -> bool:
         """Whether blocks that are streamed, whose loops are not unrolled, are all of one length."""

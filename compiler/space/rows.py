@@ -123,8 +123,7 @@ def _choices(values: dict[str, Value]) -> RowChoices:
 
 def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
     """What reads along the columns has long vectors; neighbouring rows that fill the lanes need less."""
-    vector = plan.axes.vector
-    vectors, sweep = -(-vector.size // plan.lanes) if vector is not None else 1, 0
+    vectors, sweep = plan.row_vectors, 0
     if plan.axes.along_rows:
         block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
         accumulators = 8 if block > IN_REGISTERS else 2

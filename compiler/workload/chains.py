@@ -6,16 +6,21 @@ A chain ends in one group, which is no mere copy; a value inside has no reader o
 All its reductions have the same rows (the axes of their results) and read each element once (no contractions, no
 overlapping windows), every map has those rows among its axes, and what is read inside is read at the reader's own
 place. A schedule may compute a row at a time, or each stage as a phase of its own: joining is never a loss.
+
+    y[c, j] = (x[c, j] - mean[c // 8]) * ...        rows of 8 channels each: c is two axes, of which one is the rows'
+
+An axis of the last group is two where it reads what is inside by a quotient of it, and is stored outside of the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from compiler.graph.ir import Compute, ComputeKind, Graph
-from compiler.index import Index
+from compiler.graph.layout import Layout
+from compiler.index import FloorDiv, Index
 from compiler.scalar import Expr, Load, loads, substitute
 from compiler.symbol import Axis
 from compiler.workload.fusion import FusedNodes, fuse
@@ -29,10 +34,12 @@ class Chain:
 
     Attributes:
         names: per member, the name that each axis of its stages has in the chain; equal names run together.
+        divided: axes of the last member that are two, and the extent of the inner one; `names` has both (`halves`).
     """
 
     members: tuple[FusedNodes, ...]
     names: tuple[Mapping[str, str], ...]
+    divided: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last(self) -> FusedNodes:
@@ -40,10 +47,10 @@ class Chain:
         return self.members[-1]
 
 
-def chains(graph: Graph, apart: Set[str] = frozenset()) -> tuple[Chain, ...]:
+def chains(graph: Graph, layouts: Mapping[str, Layout], apart: Set[str] = frozenset()) -> tuple[Chain, ...]:
     """All nodes of a Graph in chains, in the order of their last nodes; most have one member.
 
-    `apart`: nodes that stay alone.
+    `layouts`: of what is stored; `apart`: nodes that stay alone.
     """
     groups = fuse(graph, apart)
     home = {node.output: i for i, group in enumerate(groups) for node in group.nodes}
@@ -57,7 +64,7 @@ def chains(graph: Graph, apart: Set[str] = frozenset()) -> tuple[Chain, ...]:
     for end in reversed(range(len(groups))):
         if end not in free:
             continue
-        chain, own = _grown(graph, groups, end, free - kept, readers)
+        chain, own = _grown(graph, layouts, groups, end, free - kept, readers)
         free -= own
         found.append(chain)
     return tuple(reversed(found))
@@ -82,7 +89,12 @@ def map_bodies(member: FusedNodes) -> dict[str, Expr]:
 
 
 def _grown(
-    graph: Graph, groups: Sequence[FusedNodes], end: int, free: set[int], readers: Mapping[int, set[int]]
+    graph: Graph,
+    layouts: Mapping[str, Layout],
+    groups: Sequence[FusedNodes],
+    end: int,
+    free: set[int],
+    readers: Mapping[int, set[int]],
 ) -> tuple[Chain, set[int]]:
     """The longest chain that ends in a group, and its members' places."""
     own = [end]
@@ -94,11 +106,16 @@ def _grown(
             if not readers[place] or not readers[place] <= set(own):
                 continue
             places = sorted([*own, place])
-            joined = _aligned(graph, [groups[i] for i in places])
+            joined = aligned_rows(graph, layouts, [groups[i] for i in places])
             if joined is not None:
                 own, chain, grown = places, joined, True
                 break
     return chain, set(own)
+
+
+def halves(name: str) -> tuple[str, str]:
+    """What the outer and the inner part of an axis that is two are called in `Chain.names`."""
+    return f"{name}/o", f"{name}/i"
 
 
 def single(member: FusedNodes) -> Chain:
@@ -107,11 +124,11 @@ def single(member: FusedNodes) -> Chain:
     return Chain((member,), ({a.name: a.name for a in (*compute.axes, *compute.reduce_axes)},))
 
 
-def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
-    """The members as a chain; None where the rules forbid it."""
+def aligned_rows(graph: Graph, layouts: Mapping[str, Layout], members: Sequence[FusedNodes]) -> Chain | None:
+    """The members as a chain that works along rows; None where the rules forbid it."""
     if any(m.anchor is not None and not _reads_once(graph, m.anchor.compute) for m in members):
         return None
-    axes = _joined_axes(members)
+    axes = _joined_axes(members, _divided(members, layouts))
     if axes is None or not _share_rows(members, axes):
         return None
     return _along_what_is_read(members, axes)
@@ -119,13 +136,13 @@ def _aligned(graph: Graph, members: Sequence[FusedNodes]) -> Chain | None:
 
 def aligned(members: tuple[FusedNodes, ...]) -> Chain | None:
     """Members that read each other at their own places, whatever else they do; None where one reads elsewhere."""
-    axes = _joined_axes(members)
+    axes = _joined_axes(members, {})
     return None if axes is None else _along_what_is_read(members, axes)
 
 
-def _joined_axes(members: Sequence[FusedNodes]) -> _Axes | None:
+def _joined_axes(members: Sequence[FusedNodes], divided: Mapping[str, int]) -> _Axes | None:
     """The axes, joined by what the members read of each other; None where one reads at another place than its own."""
-    axes = _Axes(members)
+    axes = _Axes(members, divided)
     inside = {m.last.output: i for i, m in enumerate(members)}
     for i, member in enumerate(members):
         for load in _member_loads(member):
@@ -141,11 +158,11 @@ def _along_what_is_read(members: Sequence[FusedNodes], axes: _Axes) -> Chain:
     for i, member in enumerate(members):
         for load in _member_loads(member, products=False):
             for d, index in enumerate(load.indices if load.buffer not in inside else ()):
-                if index.name is not None:
+                if index.name is not None and not axes.is_divided(i, index.name):
                     outside.setdefault((load.buffer, d), []).append((i, axes.axis(i, index.name)))
     for places in outside.values():
         axes.join_where_possible(places)
-    return Chain(tuple(members), axes.names())
+    return Chain(tuple(members), axes.names(), axes.divided)
 
 
 def _reads_once(graph: Graph, compute: Compute) -> bool:
@@ -175,19 +192,59 @@ def _share_rows(members: Sequence[FusedNodes], axes: _Axes) -> bool:
     return all(reduced[0] <= axes.outer(i) for i in range(len(members)))
 
 
+def _divided(members: Sequence[FusedNodes], layouts: Mapping[str, Layout]) -> dict[str, int]:
+    """Axes of the last member, if that is a map, that read what is inside by quotients; and the divisors.
+
+    Only those that are stored outside of all but rows, so that the elements of a row are neighbours.
+    """
+    last, inside = members[-1], {m.last.output for m in members}
+    if last.anchor is not None:
+        return {}
+    read = [index for load in _member_loads(last) if load.buffer in inside for index in load.indices]
+    quotients = dict(pair for pair in map(_quotient, read) if pair is not None)
+    plain = {index.name for index in read}
+    found, axes = {}, member_compute(last).axes
+    for a in (axes[d] for d in layouts[last.last.output].order if axes[d].size > 1):
+        if a.name in quotients and a.size % quotients[a.name] == 0:
+            found[a.name] = quotients[a.name]
+        elif a.name not in plain:
+            break
+    return found
+
+
+def _quotient(index: Index) -> tuple[str, int] | None:
+    """The axis that an index is a quotient of, and the divisor."""
+    match index:
+        case Index(((FloorDiv(value, int() as divisor), 1),), 0) if value.name is not None:
+            return value.name, divisor
+        case _:
+            return None
+
+
 _Key = tuple[int, str]
 
 
 class _Axes:
-    """Disjoint sets of the members' axes: those of one set run together."""
+    """Disjoint sets of the members' axes: those of one set run together. `divided`: see Chain."""
 
-    def __init__(self, members: Sequence[FusedNodes]) -> None:
-        self._members = members
+    def __init__(self, members: Sequence[FusedNodes], divided: Mapping[str, int]) -> None:
+        self._members, self.divided = members, divided
         self._sizes: dict[_Key, int] = {}
         for i, member in enumerate(members):
             compute = member_compute(member)
-            self._sizes |= {(i, a.name): a.size for a in (*compute.axes, *compute.reduce_axes)}
+            for a in (*compute.axes, *compute.reduce_axes):
+                inner = divided[a.name] if self.is_divided(i, a.name) else 0
+                parts = (
+                    zip(halves(a.name), (a.size // inner, inner), strict=True)
+                    if inner
+                    else [(a.name, a.size)]
+                )
+                self._sizes |= {(i, name): size for name, size in parts}
         self._parent = {key: key for key in self._sizes}
+
+    def is_divided(self, member: int, name: str) -> bool:
+        """Whether an axis is two."""
+        return member == len(self._members) - 1 and name in self.divided
 
     def axis(self, member: int, name: str) -> Axis:
         """An axis of a member."""
@@ -205,10 +262,18 @@ class _Axes:
                 if index.bounds(sizes) != (0, 0):
                     return False
                 continue
-            if index.name is None or self._sizes[(reader, index.name)] != a.size:
+            name = self._name(reader, index)
+            if name is None or self._sizes[(reader, name)] != a.size:
                 return False
-            self._join((reader, index.name), (producer, a.name))
+            self._join((reader, name), (producer, a.name))
         return True
+
+    def _name(self, reader: int, index: Index) -> str | None:
+        """The axis that an index is; of one that is two, the outer where it is that quotient. None where it is none."""
+        found = _quotient(index)
+        if found is not None and self.is_divided(reader, found[0]) and self.divided[found[0]] == found[1]:
+            return halves(found[0])[0]
+        return None if index.name is None or self.is_divided(reader, index.name) else index.name
 
     def join_where_possible(self, places: Sequence[tuple[int, Axis]]) -> None:
         """Join axes that walk along the same dimension of the same value, where each stage's stay distinct."""
@@ -231,8 +296,9 @@ class _Axes:
 
     def outer(self, member: int) -> frozenset[_Key]:
         """The sets of a member's own output, axes of extent 1 left out."""
-        outputs = member_compute(self._members[member]).axes
-        return frozenset(self._find((member, a.name)) for a in outputs if a.size > 1)
+        outputs = (a for a in member_compute(self._members[member]).axes if a.size > 1)
+        names = (halves(a.name) if self.is_divided(member, a.name) else (a.name,) for a in outputs)
+        return frozenset(self._find((member, name)) for each in names for name in each)
 
     def names(self) -> tuple[dict[str, str], ...]:
         """Per member the name of each axis: one per set."""

@@ -3,7 +3,8 @@
     for h < 56, w < 56, c < 64: y[0, h, w, c] = x[0, h, w, c] + b[c]    y, x: [1, 56, 56, 64]
     →  for h < 3136, c < 64: y[0, h, c] = x[0, h, c] + b[c]             y, x: [1, 3136, 64]
 
-So a 1x1 convolution becomes a matrix product, and a schedule may tile h and w together.
+So a 1x1 convolution becomes a matrix product, and a schedule may tile h and w together. Reshapes leave buffers in which
+part of that is so already: the index h*56 + w is one of both, and y[g, c*56 + w] has g and c side by side.
 """
 
 from __future__ import annotations
@@ -27,11 +28,21 @@ def merge_axes(workload: Workload) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Axes `outer` and `inner` become `outer`; `dims`: the dimension of each buffer that outer indexes."""
+    """Axes `outer` and `inner`, of so many elements, become `outer`.
+
+    Attributes:
+        dims: the dimension of a buffer that outer indexes, which becomes one with the next; `_ONE` where it has both.
+        steps: elements of the next one.
+    """
 
     outer: str
     inner: str
+    size: int
     dims: dict[str, int]
+    steps: dict[str, int]
+
+
+_ONE = -1
 
 
 def _merges(workload: Workload) -> Iterator[_Merge]:
@@ -40,7 +51,8 @@ def _merges(workload: Workload) -> Iterator[_Merge]:
             for outer, inner in pairwise(axes):
                 dims = _dimensions(workload, outer.name, inner.name)
                 if dims is not None:
-                    yield _Merge(outer.name, inner.name, dims)
+                    steps = {b: workload.buffers[b].sizes[dim + 1] for b, dim in dims.items() if dim != _ONE}
+                    yield _Merge(outer.name, inner.name, inner.size, dims, steps)
 
 
 def _dimensions(workload: Workload, outer: str, inner: str) -> dict[str, int] | None:
@@ -58,7 +70,8 @@ def _dimensions(workload: Workload, outer: str, inner: str) -> dict[str, int] | 
             dim = _pair(access, outer, inner, workload.buffers[access.buffer].sizes, stage.ranges)
             if dim is None or found.setdefault(access.buffer, dim) != dim:
                 return None
-    return None if untouched & found.keys() else found
+    reshaped = {buffer for buffer, dim in found.items() if dim != _ONE}
+    return None if untouched & reshaped else found
 
 
 def _neighbours(stage: Stage, outer: str, inner: str) -> bool:
@@ -86,17 +99,21 @@ def _computes_with(stage: Stage, outer: str, inner: str) -> bool:
 
 
 def _pair(access: Load, outer: str, inner: str, sizes: tuple[int, ...], ranges: Ranges) -> int | None:
-    """Dimension of outer, where it and its successor are indexed by the bare names over their full extents."""
-    names = [index.name for index in access.indices]
-    if outer not in names:
+    """The dimension that outer indexes over its full extent, where inner takes the largest steps of the next one."""
+    touched = [d for d, index in enumerate(access.indices) if {outer, inner} & index.names()]
+    dim, index = touched[0], access.indices[touched[-1]]
+    if len(touched) == 1:
+        return _ONE if _walks(index, outer, inner, ranges[inner]) else None
+    if touched != [dim, dim + 1] or access.indices[dim].name != outer or sizes[dim] != ranges[outer]:
         return None
-    dim = names.index(outer)
-    if names[dim + 1 : dim + 2] != [inner]:
-        return None
-    rest = (*access.indices[:dim], *access.indices[dim + 2 :])
-    if any({outer, inner} & index.names() for index in rest):
-        return None
-    return dim if sizes[dim] == ranges[outer] and sizes[dim + 1] == ranges[inner] else None
+    whole = index + Index.of(outer) * sizes[dim + 1]
+    return dim if _walks(whole, outer, inner, ranges[inner]) else None
+
+
+def _walks(index: Index, outer: str, inner: str, size: int) -> bool:
+    """Whether an index moves on from the end of inner as within it."""
+    plain = [atom for atom, _ in index.terms if {outer, inner} & Index.of(atom).names()]
+    return set(plain) == {outer, inner} and index.coefficient(outer) == size * index.coefficient(inner)
 
 
 def _apply(workload: Workload, merge: _Merge) -> Workload:
@@ -113,7 +130,7 @@ def _apply(workload: Workload, merge: _Merge) -> Workload:
 
 
 def _reshape(operand: Operand, dim: int | None) -> Operand:
-    if dim is None:
+    if dim is None or dim == _ONE:
         return operand
     sizes, shape = operand.sizes, operand.shape
     merged = Index.of(sizes[dim] * sizes[dim + 1])
@@ -123,7 +140,12 @@ def _reshape(operand: Operand, dim: int | None) -> Operand:
 def _merge_stage(stage: Stage, merge: _Merge) -> Stage:
     def drop(buffer: str, indices: tuple[Index, ...]) -> tuple[Index, ...]:
         dim = merge.dims.get(buffer)
-        return indices if dim is None else (*indices[: dim + 1], *indices[dim + 2 :])
+        if dim is None:
+            return indices
+        if dim != _ONE:
+            both = indices[dim] * merge.steps[buffer] + indices[dim + 1]
+            indices = (*indices[:dim], both, *indices[dim + 2 :])
+        return tuple(_walked(index, merge) for index in indices)
 
     def rule(e: Expr) -> Expr | None:
         return Load(e.buffer, drop(e.buffer, e.indices)) if isinstance(e, Load) else None
@@ -133,6 +155,12 @@ def _merge_stage(stage: Stage, merge: _Merge) -> Stage:
         axes=_merge_pair(stage.axes, merge, stage.ranges),
         reduce_axes=_merge_pair(stage.reduce_axes, merge, stage.ranges),
     )
+
+
+def _walked(index: Index, merge: _Merge) -> Index:
+    """Outer takes the steps of inner: it counts both."""
+    rest = Index.sum([(a, c) for a, c in index.terms if a not in (merge.outer, merge.inner)], index.const)
+    return rest + Index.of(merge.outer) * index.coefficient(merge.inner)
 
 
 def _merge_pair(axes: tuple[Axis, ...], merge: _Merge, ranges: Ranges) -> tuple[Axis, ...]:

@@ -47,7 +47,7 @@ def partition(graph: Graph) -> Program:
     graph = placement.graph
     storage = Storage(graph.types(), placement.layouts, _bounds(graph))
     stored_by_parts = frozenset(placement.wholes.values())
-    found = join_products(chains(graph, stored_by_parts), graph)
+    found = join_products(chains(graph, storage.layouts, stored_by_parts), graph)
     joined = merge_siblings(found, graph, storage.layouts)
     subgraphs = tuple(_subgraph(c, storage) for c in joined if c.last.last.output not in stored_by_parts)
     used = {value for subgraph in subgraphs for value in subgraph.bindings.values()}

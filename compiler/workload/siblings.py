@@ -4,6 +4,7 @@
     y = f(t), z = g(t), t a contraction                    one group that stores y and z; t never reaches memory
     y = f(x), z = g(x)                                     one group that reads x once
     y = f(t[j], t[j + n], ...), t a contraction            one group: the blocks of t are computed where they are read
+    y = f(t), t the last group of a chain                  the last group of that chain
 
 Two groups become one where no other group must run between them. What other groups or the model itself need is stored
 as an output of its own, element by element at the same place.
@@ -18,7 +19,7 @@ from compiler.graph.layout import Layout
 from compiler.index import Index
 from compiler.scalar import Expr, Load, loads, rewrite, substitute, walk
 from compiler.workload.blocks import find_blocks
-from compiler.workload.chains import Chain, single
+from compiler.workload.chains import Chain, aligned_rows, single
 from compiler.workload.fusion import LARGEST_BODY, FusedNodes, FusedOutput
 
 Whole = tuple[tuple[int, ...], Load]
@@ -35,7 +36,7 @@ def merge_siblings(
 class _Merging:
     def __init__(self, chains: tuple[Chain, ...], graph: Graph, layouts: Mapping[str, Layout]) -> None:
         self._chains = dict(enumerate(chains))
-        self._layouts = layouts
+        self._graph, self._layouts = graph, layouts
         self._kept = set(graph.outputs)
         self._constants = graph.constants.keys()
         self._readers = graph.consumers()
@@ -54,21 +55,30 @@ class _Merging:
             while (found := next(self._joinable(number), None)) is not None:
                 other, joined = found
                 del self._chains[other]
-                self._chains[number] = single(joined)
+                self._chains[number] = joined
                 self._found_reads.pop(number, None)
                 self._found_wholes.pop(number, None)
-                self._owner |= {node.output: number for node in joined.nodes}
+                self._owner |= {node.output: number for member in joined.members for node in member.nodes}
         return tuple(self._chains[number] for number in self._order())
 
-    def _joinable(self, number: int) -> Iterator[tuple[int, FusedNodes]]:
+    def _joinable(self, number: int) -> Iterator[tuple[int, Chain]]:
         """Groups that may become one with this one, and what they become."""
         chain = self._chains[number]
         if len(chain.members) > 1:
             return
         for other in self._neighbours(number):
             joined = self._join(self._chains[other].last, chain.last)
-            if joined is not None and not self._between(other, number):
-                yield other, joined
+            found = None if joined is None else self._behind(self._chains[other], joined)
+            if found is not None and not self._between(other, number):
+                yield other, found
+
+    def _behind(self, chain: Chain, joined: FusedNodes) -> Chain | None:
+        """A chain whose last group has become another one; None where it is none."""
+        if len(chain.members) == 1:
+            return single(joined)
+        return (
+            None if joined.also else aligned_rows(self._graph, self._layouts, (*chain.members[:-1], joined))
+        )
 
     def _neighbours(self, number: int) -> list[int]:
         """Groups before this one that it reads, the last first; then those that read what it reads."""
@@ -78,7 +88,7 @@ class _Merging:
         }
         earlier = (n for n in readers - producers if n < number and self._wholes(n) & wholes)
         found = [*sorted(producers, reverse=True), *sorted(earlier, reverse=True)]
-        return [n for n in found if len(self._chains[n].members) == 1]
+        return [n for n in found if len(self._chains[n].members) == 1 or self._chains[n].last.anchor is None]
 
     def _between(self, first: int, last: int) -> bool:
         """Whether another group must run between the two."""

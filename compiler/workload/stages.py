@@ -16,9 +16,9 @@ from compiler.graph.halo import drop_guards
 from compiler.graph.ir import TensorType
 from compiler.graph.layout import Layout
 from compiler.index import Index
-from compiler.scalar import Expr, Load, rewrite, substitute
-from compiler.symbol import Axis
-from compiler.workload.chains import Chain, map_axes, map_bodies
+from compiler.scalar import Expr, Load, map_indices, rewrite, substitute
+from compiler.symbol import Axis, axis
+from compiler.workload.chains import Chain, halves, map_axes, map_bodies
 from compiler.workload.fusion import FusedNodes
 from compiler.workload.ir import Operand, Result, Stage, Workload, stage_loads
 
@@ -64,10 +64,10 @@ def build_workload(chain: Chain, storage: Storage) -> Workload:
     stages: list[Stage] = []
     for place, member in enumerate(chain.members):
         last, number = member is chain.last, str(place) if len(chain.members) > 1 else ""
-        renamed = {old: Index.of(new) for old, new in chain.names[place].items()}
         made, own = _member_stages(member, storage, number, last=last)
         temporaries += own
-        stages += [_rename_axes(stage, renamed, chain.names[place]) for stage in made]
+        divided = chain.divided if last else {}
+        stages += [_rename_axes(stage, chain.names[place], divided) for stage in made]
         if not last:
             temporaries.append(storage.operand(member.last.output))
     return _workload(storage, tuple(temporaries), tuple(stages), chain.last)
@@ -101,14 +101,35 @@ def _member_stages(
     return [anchor, _map_stage(f"epilogue{number}", member, storage, load)], [temporary]
 
 
-def _rename_axes(stage: Stage, bindings: Mapping[str, Index], names: Mapping[str, str]) -> Stage:
+def _rename_axes(stage: Stage, names: Mapping[str, str], divided: Mapping[str, int]) -> Stage:
+    """The stage with a chain's names of axes; those that are two there become two."""
+
+    def renamed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        found: list[Axis] = []
+        for a in axes:
+            if a.name in divided:
+                sizes = (a.size // divided[a.name], divided[a.name])
+                found += [axis(names[half], size) for half, size in zip(halves(a.name), sizes, strict=True)]
+            else:
+                found.append(Axis(names.get(a.name, a.name), a.extent))
+        return tuple(found)
+
+    axes, reduce_axes = renamed(stage.axes), renamed(stage.reduce_axes)
+    bindings = {old: Index.of(new) for old, new in names.items()}
+    for name, inner in divided.items():
+        bindings[name] = Index.of(names[halves(name)[0]]) * inner + names[halves(name)[1]]
+    ranges = {a.name: a.size for a in (*axes, *reduce_axes)} if divided else {}
+
+    def simplified(index: Index) -> Index:
+        return index.simplify(ranges) if divided else index
+
     return replace(
         stage.rewritten(
-            lambda body: substitute(body, bindings),
-            lambda _, indices: tuple(i.substitute(bindings) for i in indices),
+            lambda body: map_indices(substitute(body, bindings), simplified),
+            lambda _, indices: tuple(simplified(index.substitute(bindings)) for index in indices),
         ),
-        axes=tuple(Axis(names.get(a.name, a.name), a.extent) for a in stage.axes),
-        reduce_axes=tuple(Axis(names.get(a.name, a.name), a.extent) for a in stage.reduce_axes),
+        axes=axes,
+        reduce_axes=reduce_axes,
     )
 
 

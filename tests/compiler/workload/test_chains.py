@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
+from compiler.graph.layout import Layout
 from compiler.scalar import Bound, Const, Guard, apply
 from compiler.workload.chains import chains
 from compiler.workload.evaluate import evaluate_program
@@ -16,7 +20,9 @@ from tests.compiler.workload.graphs import GraphBuilder, index, load, random_inp
 
 
 def _members(graph: Graph) -> list[list[str]]:
-    return [[member.last.output for member in chain.members] for chain in chains(graph)]
+    return [
+        [member.last.output for member in chain.members] for chain in chains(graph, assign_layouts(graph))
+    ]
 
 
 def _checked(graph: Graph) -> list[str]:
@@ -141,4 +147,41 @@ def test_one_column_behind_others_stays_outside() -> None:
     both = b.node((4, 5), apply("sub", b.at(joined), load(rows, "a0", 0)))
     graph = b.graph(both)
     assert _members(graph)[0] == [column]
+    _checked(graph)
+
+
+def centred_groups(b: GraphBuilder, x: str, per: int) -> tuple[str, str]:
+    """The mean of so many neighbours of the second axis and all of the last; what is left without it."""
+    n, c, k = b.shapes[x]
+    element = load(x, "a0", index("a1") * per + "r0", "r1")
+    total = b.node((n, c // per), element, (per, k), "sum")
+    mean = load(total, "a0", index("a1") // per)
+    return total, b.node((n, c, k), apply("sub", b.at(x), apply("mul", mean, Const(1 / (per * k)))))
+
+
+def test_rows_of_several_channels_are_one_workload() -> None:
+    b = GraphBuilder()
+    values = centred_groups(b, b.input("x", 2, 12, 5), 3)
+    graph = b.graph(values[-1])
+    assert _members(graph) == [list(values)]
+    (text,) = _checked(graph)
+    assert "for s0 < 8, s1 < 3, s2 < 5 in f32" in text
+
+
+def test_channels_that_are_stored_inside_of_pixels_make_no_rows() -> None:
+    b = GraphBuilder()
+    total, centred = centred_groups(b, b.input("x", 2, 12, 5), 3)
+    graph = b.graph(centred)
+    layouts = {**assign_layouts(graph), centred: replace(Layout.plain(3), order=(0, 2, 1))}
+    assert [len(chain.members) for chain in chains(graph, layouts)] == [1, 1]
+    assert total != centred
+
+
+def test_what_is_inside_is_not_read_by_two_quotients() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 2, 12, 5)
+    total = b.node((2, 4), load(x, "a0", index("a1") * 3 + "r0", "r1"), (3, 5), "sum")
+    by_both = apply("add", load(total, "a0", index("a1") // 3), load(total, "a0", index("a1") // 4))
+    graph = b.graph(b.node((2, 12, 5), apply("sub", b.at(x), by_both)))
+    assert len(_members(graph)) == 2
     _checked(graph)

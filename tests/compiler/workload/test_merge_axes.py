@@ -4,7 +4,7 @@ import pytest
 
 from compiler.dtype import DType
 from compiler.index import Index
-from compiler.scalar import Bound, Const, Expr, Guard, Pick, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, Pick, apply, loads
 from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 from compiler.workload.merge_axes import merge_axes
@@ -28,6 +28,38 @@ def test_elementwise_maps_become_one_dimensional() -> None:
     assert [a.size for a in merged.stages[0].axes] == [120]
     assert merged.buffers["x"].sizes == merged.buffers["y"].sizes == (120,)
     assert merged.stages[0].body == load("x", "h")
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        (load("x", Index.of("h") * 30 + Index.of("w") * 6 + "c"), (120,)),
+        (load("x", "h", Index.of("w") * 6 + "c"), (4, 30)),
+        (load("x", Index.of("h") * 5 + "w", "c"), (20, 6)),
+        (load("x", 0, Index.of("h") * 30 + Index.of("w") * 6 + "c", 0), (1, 121, 2)),
+    ],
+)
+def test_reshapes_of_what_is_read_leave_one_axis(body: Load, shape: tuple[int, ...]) -> None:
+    merged = merge_axes(_map(body, x=shape, y=(4, 5, 6)))
+    (stage,) = merged.stages
+    assert [a.size for a in stage.axes] == [120]
+    assert stage.target_indices == (Index.of("h"),)
+    (read,) = loads(stage.body)
+    flat = sum((i * s for i, s in zip(read.indices, merged.buffers["x"].strides, strict=True)), Index())
+    assert flat.coefficient("h") == merged.buffers["x"].elements // 120
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        (load("x", Index.of("h") * 36 + Index.of("w") * 6 + "c"), (144,)),  # room between rows
+        (load("x", Index.of("w") * 24 + Index.of("h") * 6 + "c"), (120,)),  # another order
+        (load("x", "h", Index.of("w") * 6 + "c"), (4, 36)),
+        (load("x", Index.of("h") // 2, Index.of("w") * 6 + "c"), (2, 30)),
+    ],
+)
+def test_what_does_not_walk_on_stays_apart(body: Expr, shape: tuple[int, ...]) -> None:
+    assert _extents(body, x=shape, y=(4, 5, 6))[0] == 4
 
 
 def test_a_bias_keeps_channels_apart() -> None:

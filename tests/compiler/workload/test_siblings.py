@@ -7,7 +7,7 @@ import numpy as np
 from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Graph
-from compiler.scalar import Expr, apply
+from compiler.scalar import Const, Expr, apply
 from compiler.workload.canonical import canonicalise
 from compiler.workload.chains import chains, single
 from compiler.workload.evaluate import evaluate_program
@@ -20,7 +20,8 @@ from tests.compiler.workload.graphs import GraphBuilder, index, load, random_inp
 
 
 def _merged(graph: Graph) -> tuple[FusedNodes, ...]:
-    return tuple(chain.last for chain in merge_siblings(chains(graph), graph, assign_layouts(graph)))
+    layouts = assign_layouts(graph)
+    return tuple(chain.last for chain in merge_siblings(chains(graph, layouts), graph, layouts))
 
 
 def _stored(graph: Graph) -> list[list[str]]:
@@ -124,3 +125,25 @@ def test_equal_work_has_one_digest_in_any_order_of_outputs() -> None:
         return canonicalise(build_workload(single(fused), storage)).workload.digest
 
     assert digest(swapped=False) == digest(swapped=True)
+
+
+def _normalised(b: GraphBuilder) -> str:
+    """Rows without their means, a chain of two groups."""
+    x = b.input("x", 4, 6)
+    total = b.node((4, 1), load(x, "a0", "r0"), (6,), "sum")
+    return b.node((4, 6), apply("sub", b.at(x), apply("mul", load(total, "a0", 0), Const(1 / 6))))
+
+
+def test_a_map_that_reads_the_end_of_a_chain_twice_is_its_end() -> None:
+    b = GraphBuilder()
+    y = _normalised(b)
+    gate = b.node((4, 6), apply("sigmoid", b.at(y)))
+    swish = b.node((4, 6), apply("mul", b.at(y), b.at(gate)))
+    assert _stored(b.graph(swish)) == [[swish]]
+
+
+def test_the_end_of_a_chain_that_others_need_stays_its_end() -> None:
+    b = GraphBuilder()
+    y = _normalised(b)
+    square = b.node((4, 6), apply("mul", b.at(y), b.at(y)))
+    assert _stored(b.graph(square, y)) == [[y], [square]]
