@@ -50,18 +50,18 @@ def _copy_inputs(graph: Graph) -> Graph:
 
 
 def _across(graph: Graph) -> dict[str, list[str]]:
-    """By node, the inputs of the model in which windows or a depthwise convolution would find lanes far apart.
+    """By node, the inputs of the model in which windows, a depthwise convolution or lookups would find lanes far apart.
 
     So they do where the inside wants another dimension innermost: then a copy costs less than each window's gathering.
     """
     layouts, found = assign_layouts(graph), dict[str, list[str]]()
     for node in graph.nodes:
-        weak = [vote for vote in votes(node, graph.constants) if not vote.strong]
-        along = {vote.dim for vote in weak if vote.value == node.output}
-        if along.isdisjoint(layouts[node.output].order[-1:]):
-            continue
-        for vote in weak:
-            if vote.value in graph.inputs and vote.dim != len(graph.types()[vote.value].shape) - 1:
+        worth = [vote for vote in votes(node, graph.constants) if vote.looked_up or not vote.strong]
+        along = {vote.dim for vote in worth if vote.value == node.output}
+        agreed = not along.isdisjoint(layouts[node.output].order[-1:])
+        for vote in worth:
+            across = vote.value in graph.inputs and vote.dim != len(graph.types()[vote.value].shape) - 1
+            if across and (agreed or vote.looked_up):
                 found.setdefault(node.output, []).append(vote.value)
     return found
 

@@ -4,7 +4,8 @@ Only the structure of the index expressions counts. In `sum x[n, ic, h + kh, w +
 output's innermost dimension should be oc, which the constant is indexed by (its values are packed for vectors of
 output channels), and the input's should be ic, which is reduced, sits alone in its dimension and indexes the constant.
 Where output channels are too few to fill vectors, places fill them: such a contraction prefers what lies along w, as
-the model has it, but not strongly.
+the model has it, but not strongly. What looks places up finds each element by itself along them, and whole vectors
+along what it reads at its own place: in `y[n, c, p] = x[n, c, v[p], w[p]]` that is c.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from math import prod
 from typing import Any
 
 from compiler.graph.ir import Compute, ComputeKind, Node, product_factors
-from compiler.index import FloorDiv
-from compiler.scalar import Guard, Load, loads
+from compiler.index import FloorDiv, Index
+from compiler.scalar import Guard, Load, loads, lookup_names
+from compiler.symbol import Axis
 
 LINE = 16
 """Elements of a vector, where no Target is known: what a line of the cache has in f32."""
@@ -24,21 +26,31 @@ FULLER = 1.25
 """How much fuller places make vectors than channels do, from where on they take the lanes."""
 MUCH_FULLER = 1.6
 """The same where sums are so long that an algorithm of fewer multiplications may gain as much."""
+FEW_LANES = 4
+"""Elements along a dimension that lanes which are looked up one by one do not beat."""
 LONG_SUM = 144
 """Products of such a sum, over windows of several places."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Dimension `dim` of `value` should be innermost. Strong: the other order costs a contraction its reuse."""
+    """Dimension `dim` of `value` should be innermost.
+
+    Strong: the other order costs a contraction its reuse, or what looks places up its vectors (`looked_up`).
+    """
 
     value: str
     dim: int
     strong: bool
+    looked_up: bool = False
 
 
 def votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
     """What a node wants for its output and its input; nothing where its structure does not tell."""
+    looked_up = list(_lookup_votes(node, constants))
+    if looked_up:
+        yield from looked_up
+        return
     match node.compute.kind:
         case ComputeKind.CONTRACTION if len(set(loads(node.compute.body))) > 1:
             yield from _contraction_votes(node, constants)
@@ -46,6 +58,29 @@ def votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
             yield from _window_votes(node, constants)
         case _:
             return
+
+
+def _lookup_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
+    """For a value whose innermost dimension is looked up, as a whole at least, while another is read in order."""
+    compute, looked_up = node.compute, lookup_names(node.compute.body)
+    axes = {a.name: a for a in compute.axes}
+    points = prod(a.size for a in (*compute.axes, *compute.reduce_axes)) if looked_up else 0
+    for load in loads(compute.body) if looked_up else ():
+        kept = [d for d, index in enumerate(load.indices) if index.name in axes]
+        if load.buffer in constants or not kept or not load.indices[-1].looked_up():
+            continue
+        own = axes[str(load.indices[kept[-1]].name)]
+        if any(own.name in looked_up[found.name] for index in load.indices for found in index.looked_up()):
+            continue
+        if own.size >= FEW_LANES and points >= prod(_extent(index, axes) for index in load.indices):
+            yield Vote(load.buffer, kept[-1], strong=True, looked_up=True)
+            yield Vote(node.output, compute.axes.index(own), strong=True, looked_up=True)
+
+
+def _extent(index: Index, axes: Mapping[str, Axis]) -> int:
+    """Elements of a dimension, as far as the index tells."""
+    names = index.names() & axes.keys()
+    return prod([axes[name].size for name in names] + [found.extent for found in index.looked_up()])
 
 
 def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:

@@ -4,9 +4,10 @@ import pytest
 
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos
+from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.layout import Layout
-from compiler.index import Index
-from compiler.scalar import Bound, Const, Guard, apply
+from compiler.index import Index, LookedUp
+from compiler.scalar import Bound, Const, Guard, Lookup, apply
 from tests.compiler.workload.graphs import GraphBuilder, bottleneck, index, load
 
 NHWC = (0, 2, 3, 1)
@@ -76,6 +77,39 @@ def test_a_sum_of_squares_over_neighbours_stays_in_the_order_of_the_interface() 
     squares = b.node((1, 6, 6, 6), apply("mul", x, x), (3,), "sum")
     last = b.node((1, 6, 6, 6), load(squares, "a0", "a3", "a1", "a2"))
     assert assign_layouts(b.graph(last))[squares].order == NHWC
+
+
+def _sampled(channels: int, places: int, *, along: str = "a2") -> tuple[GraphBuilder, str]:
+    """So many places of an image of 6 by 6, looked up in both dimensions by numbers that an axis tells."""
+    b = GraphBuilder()
+    x, places_at = b.input("x", 1, channels, 6, 6), load(b.input("i", max(channels, places)), along)
+    y, z = LookedUp("v0", 6), LookedUp("v1", 6)
+    inside = load(x, "a0", "a1", index(Index.of(y)), index(Index.of(z)))
+    return b, b.node((1, channels, places), Lookup(y, places_at, Lookup(z, places_at, inside)))
+
+
+@pytest.mark.parametrize(
+    ("channels", "places", "along", "copied"),
+    [
+        (8, 50, "a2", True),
+        (3, 50, "a2", False),  # too few for a vector
+        (8, 20, "a2", False),  # a part of the image
+        (8, 50, "a1", False),  # each channel looks elsewhere
+    ],
+)
+def test_what_looks_places_up_finds_channels_side_by_side(
+    channels: int,
+    places: int,
+    along: str,
+    copied: bool,  # noqa: FBT001
+) -> None:
+    b, sampled = _sampled(channels, places, along=along)
+    graph = InsertCopies().run(b.graph(b.relu(sampled)))
+    assert ("x@stored" in graph.types()) is copied
+    if copied:
+        layouts = assign_layouts(graph)
+        assert layouts["x@stored"].order == NHWC
+        assert layouts[sampled].order == (0, 2, 1)
 
 
 @pytest.mark.parametrize(("channels", "copied"), [(3, True), (1, False)])
