@@ -16,21 +16,18 @@ from math import prod
 
 from compiler.index import FloorDiv
 from compiler.instruction import Instruction
-from compiler.loop.pair import ROWS
 from compiler.scalar import loads
 from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
 from compiler.space.down_tile import HIGHEST, cuts, down_default, down_order, shares_beside
-from compiler.space.overlap import APART, distinct, own_share
+from compiler.space.overlap import APART, own_share
 from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
+from compiler.space.tile_cycles import LATENCY, panels_of, saved_products, tile_cycles
 from compiler.workload.ir import Stage
-
-LATENCY = 8
-"""Multiply-adds in flight that hide their latency on two pipes."""
 
 ALONE_BYTES = 256
 """Constants that a step of a row reads which they serve alone: how they arrive decides, and they do sooner where it is
@@ -61,10 +58,10 @@ WIDE = (4, 3, 2)
 BEGIN = 0.5
 """Multiply-adds that take as long as beginning and ending a tile on one pipe, per step of the reduction."""
 
-LOAD = 1.25
-"""Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
-
 SHARES_PER_THREAD = 4
+
+USUAL_HEIGHT = 16
+"""Most rows of a tile that has not all of them."""
 
 SHORT = 8
 """Iterations of an innermost loop that are unrolled completely: it would cost as much as one of them."""
@@ -171,7 +168,8 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     if streams and prod(sizes) <= WHOLE_WINDOW and not (chains and len(sizes) > 1):
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
-        return next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
+        # A tall tile has enough to do in one step; what windows share from step to step would fill its registers.
+        return 1 if rows > USUAL_HEIGHT else next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
     wanted: tuple[int, ...] = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
     usual = 4
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
@@ -263,18 +261,35 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
     most = _in_flight(tile) if streams else registers
     best: tuple[float, int, int, int] = (float("inf"), -1, 1, 1)
     for vectors in range(1, min(tile.widest, tile.panels) + 1):
-        for rows in range(1, min(HIGHEST if tile.axes.is_down else 16, row_size) + 1):
+        usual = range(1, min(HIGHEST if tile.axes.is_down else USUAL_HEIGHT, row_size) + 1)
+        for rows in (*usual, row_size) if _is_one_line(tile, row_size, vectors) else usual:
             if not _fits(tile, rows, vectors) or rows * vectors * tile.copies > most:
                 continue
             if whole and rows < row_size:
                 continue
             cycles = sum(
-                n * m * _cycles(tile, r, v, last=last, streams=streams)
+                n * m * tile_cycles(tile, r, v, last=last, streams=streams)
                 for r, n in cuts(row_size, rows)
-                for v, m, last in _panels(tile.panels, vectors)
+                for v, m, last in panels_of(tile.panels, vectors)
             )
             best = min(best, (cycles, -rows * vectors, rows, vectors))
     return best[0], best[2], best[3]
+
+
+def _is_one_line(tile: RegisterTile, rows: int, vectors: int) -> bool:
+    """Whether a tile of all rows is taller than usual, and has all vectors: nothing is loaded twice.
+
+    Not where the sum's steps go along the rows: one after the other they would share more than registers hold.
+    """
+    whole = vectors == tile.panels == 1 and USUAL_HEIGHT < rows <= HEIGHTS[-1] and not tile.axes.is_down
+    steps = [name for name, size in tile.sums if size > 1]
+    return whole and not _goes_along_rows(tile, steps[-1] if steps else "")
+
+
+def _goes_along_rows(tile: RegisterTile, name: str) -> bool:
+    """Whether a sum moves along the same dimension as the rows."""
+    row = tile.axes.row.name if tile.axes.row is not None else ""
+    return any({row, name} <= index.names() for load in loads(tile.anchor.body) for index in load.indices)
 
 
 def _reads_far(tile: RegisterTile, row_size: int) -> bool:
@@ -300,7 +315,7 @@ def _even(tile: RegisterTile, row_size: int) -> tuple[float, int, int]:
         cycles = sum(
             n * m * max(r * v, LATENCY)
             for r, n in cuts(row_size, rows)
-            for v, m, _ in _panels(tile.panels, EVEN_VECTORS)
+            for v, m, _ in panels_of(tile.panels, EVEN_VECTORS)
         )
         rest = row_size % rows or rows
         best = min(best, (float(cycles), rest < EVEN_REST * rows, abs(rows - EVEN_WANTED), rows))
@@ -331,7 +346,7 @@ def _narrow(tile: RegisterTile, row_size: int) -> tuple[float, int, int]:
         for rows in (r for r in heights if _fits(tile, r, vectors)):
             cycles = 0.0
             for r, n in cuts(row_size, rows):
-                products = r * vectors * tile.copies - (_saved(tile, r) / 2 if vectors > 1 else 0)
+                products = r * vectors * tile.copies - (saved_products(tile, r) / 2 if vectors > 1 else 0)
                 cycles += n * -(-tile.panels // vectors) * (max(products, FILLED) + BEGIN)
             best = min(best, (cycles, -rows, rows, vectors))
     return best[0], best[2], best[3]
@@ -362,35 +377,3 @@ def _has_own_constants(tile: RegisterTile) -> bool:
     return all(
         {a.name for a in tile.axes.others} <= {n for i in load.indices for n in i.names()} for load in read
     )
-
-
-def _panels(size: int, vectors: int) -> list[tuple[int, int, bool]]:
-    """(vectors, number, whether the last vector is among them) of the panels."""
-    last = (size - 1) % vectors + 1
-    return [(vectors, (size - last) // vectors, False), (last, 1, True)]
-
-
-def _cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, streams: bool) -> float:
-    """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
-    wide = vectors * tile.copies
-    if streams:
-        return max(rows * wide, LATENCY, LOAD * tile.copies * _loaded(tile, rows, vectors)) + 0.5 * rows
-    saved = _saved(tile, rows) if last else 0.0
-    return max(rows * wide - saved, LATENCY, rows + wide) + 0.5 * (rows + wide)
-
-
-def _saved(tile: RegisterTile, rows: int) -> float:
-    """Multiply-adds that the last vectors of a tile have less than others, per step of the reduction."""
-    return tile.copies * (rows // ROWS if tile.pairs else rows * (1 - 1 / tile.folds))
-
-
-def _loaded(tile: RegisterTile, rows: int, vectors: int) -> float:
-    """Vectors that a tile without reuse loads per step; windows that overlap along its rows share them."""
-    total = 0.0
-    for load in loads(tile.anchor.body):
-        names = {name for index in load.indices for name in index.names()}
-        if tile.axes.vector.name in names:
-            row = tile.axes.row
-            shared = row is not None and row.name in names
-            total += vectors * (distinct(tile.anchor, load, row.name, rows) if row and shared else 1)
-    return total

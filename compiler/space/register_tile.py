@@ -28,12 +28,18 @@ from compiler.workload.ir import Stage, Workload
 
 HEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 28)
 VECTORS = (1, 2, 3, 4, 5, 6, 8)
+"""Rows of a tile; all of them where they are no more than the last of these."""
 BLOCKS = (1, 2, 4, 7, 8, 14, 16, 28)
 BESIDE = (1, 2, 3, 4, 7)
 """Windows beside each other in a tile that has several below each other."""
 UNROLLS = (1, 2, 3, 4, 8, 9, 16)
 UNROLLED_LIMIT = 320
 """Multiply-adds in the innermost body: more of them overflow the instruction caches and take long to compile."""
+
+
+def heights(rows: int) -> tuple[int, ...]:
+    """How many of so many rows a tile may have, ascending."""
+    return tuple(sorted({r for r in HEIGHTS if r <= rows} | ({rows} if rows <= HEIGHTS[-1] else set())))
 
 
 class RegisterTile:
@@ -79,7 +85,7 @@ class RegisterTile:
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         row_size = axes.row.size if axes.row is not None else 1
         found = [
-            Knob("rows", tuple(r for r in HEIGHTS if r <= row_size)),
+            Knob("rows", heights(row_size)),
             Knob("vectors", tuple(v for v in VECTORS if v <= self.panels)),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),

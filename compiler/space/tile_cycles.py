@@ -1,0 +1,46 @@
+"""Cycles of register tiles: what the analytic default compares, in multiply-adds (compiler/space/default_tile.py)."""
+
+from __future__ import annotations
+
+from compiler.loop.pair import ROWS
+from compiler.scalar import loads
+from compiler.space.overlap import distinct
+from compiler.space.register_tile import RegisterTile
+
+LATENCY = 8
+"""Multiply-adds in flight that hide their latency on two pipes."""
+
+LOAD = 1.25
+"""Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
+
+
+def panels_of(size: int, vectors: int) -> list[tuple[int, int, bool]]:
+    """(vectors, number, whether the last vector is among them) of the panels."""
+    last = (size - 1) % vectors + 1
+    return [(vectors, (size - last) // vectors, False), (last, 1, True)]
+
+
+def tile_cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, streams: bool) -> float:
+    """Of a tile, per step of the reduction, in multiply-adds; what begins and ends a tile is a share of its sides."""
+    wide = vectors * tile.copies
+    if streams:
+        return max(rows * wide, LATENCY, LOAD * tile.copies * _loaded(tile, rows, vectors)) + 0.5 * rows
+    saved = saved_products(tile, rows) if last else 0.0
+    return max(rows * wide - saved, LATENCY, rows + wide) + 0.5 * (rows + wide)
+
+
+def saved_products(tile: RegisterTile, rows: int) -> float:
+    """Multiply-adds that the last vectors of a tile have less than others, per step of the reduction."""
+    return tile.copies * (rows // ROWS if tile.pairs else rows * (1 - 1 / tile.folds))
+
+
+def _loaded(tile: RegisterTile, rows: int, vectors: int) -> float:
+    """Vectors that a tile without reuse loads per step; windows that overlap along its rows share them."""
+    total = 0.0
+    for load in loads(tile.anchor.body):
+        names = {name for index in load.indices for name in index.names()}
+        if tile.axes.vector.name in names:
+            row = tile.axes.row
+            shared = row is not None and row.name in names
+            total += vectors * (distinct(tile.anchor, load, row.name, rows) if row and shared else 1)
+    return total
