@@ -267,8 +267,10 @@ def _corrected(
     one, (first, second) = ops.const(1.0), (ops.const(c) for c in coefficients)
     error = ops.fma(ops.neg(over), other, one)
     error = ops.select(ops.compare("olt", error, one), error, one)
-    factor = first if ops.estimate_bits >= _FINE else ops.fma(error, second, first)
-    return ops.fma(estimate, ops.mul(error, factor), estimate)
+    if ops.estimate_bits >= _FINE:
+        # The product with a constant does not wait for the error; of the error's own, LLVM would make a comparison.
+        return ops.fma(ops.mul(estimate, first), error, estimate)
+    return ops.fma(estimate, ops.mul(error, ops.fma(error, second, first)), estimate)
 
 
 Function = Callable[..., Lane]
