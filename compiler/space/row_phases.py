@@ -13,7 +13,7 @@ from __future__ import annotations
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
 from compiler.space.row_plan import RowChoices, RowPlan
-from compiler.space.row_structure import contiguous_axis
+from compiler.space.row_structure import contiguous_axis, summed_axis
 from compiler.space.share import share
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage
@@ -32,7 +32,7 @@ class RowPhases:
 
     def steps(self, choices: RowChoices) -> list[Step]:
         """The whole schedule."""
-        gone = [*self._plan.inlined, *(() if choices.keep else self._plan.shared)]
+        gone = [*self._plan.inlined, *self._plan.repeated(choices)]
         steps: list[Step] = [Inline(s.name) for s in gone]
         for stage in self._plan.workload.stages:
             if stage in gone:
@@ -61,9 +61,9 @@ class RowPhases:
 
     def _over_columns(self, stage: Stage, choices: RowChoices) -> list[Step]:
         """Blocks of columns, each in the lanes of a long vector."""
-        vector = next((a for a in stage.reduce_axes if a == self._plan.axes.vector), None)
+        vector = summed_axis(stage, self._plan.workload)
         rows = [a.name for a in stage.axes]
-        if vector is None or self._plan.lanes == 1:
+        if vector not in stage.reduce_axes or self._plan.lanes == 1:
             return share(stage.name, rows)
         wide = self._plan.wide(vector.size, choices.accumulators)
         block, lane = f"{vector.name}.o", f"{vector.name}.i.i"

@@ -8,8 +8,9 @@ from functools import cached_property
 from math import prod
 
 from compiler.loop.ir import LoopKind
+from compiler.scalar import Apply, Load, walk
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
-from compiler.space.row_structure import RowAxes, contiguous_axis
+from compiler.space.row_structure import RowAxes, contiguous_axis, summed_axis
 from compiler.space.share import share
 from compiler.symbol import Axis, divides
 from compiler.workload.ir import Stage, Workload, stage_loads
@@ -19,6 +20,11 @@ IN_REGISTERS = 8
 
 KEPT_BLOCKS = 4
 """Blocks of a sweep for which what one stage leaves for another is kept: two sums at most lie between the two."""
+
+KEEP, REPEAT, CHEAP = "keep", "repeat", "cheap"
+LIGHT = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
+FEW_OPERATIONS = 2
+"""Operations, and how many, of a map that is repeated sooner than stored and loaded again: it loads one vector."""
 
 SHORTEST = 4
 """Lanes of blocks that are transposed in registers."""
@@ -34,7 +40,7 @@ class RowChoices:
             (compiler/loop/software_pipeline.py); 1 where rows fill the lanes.
         accumulators: partial results of one reduction and row; vectors of them where columns fill the lanes.
         unroll: vectors of the target that one long vector of a map stands for.
-        keep: whether maps with several readers are stored; they are repeated otherwise.
+        maps: which maps with several readers are repeated instead of stored: KEEP none, REPEAT all, or only CHEAP ones.
         parallel: how many loops over rows are shared out together.
     """
 
@@ -42,7 +48,7 @@ class RowChoices:
     sweep: int
     accumulators: int
     unroll: int
-    keep: bool
+    maps: str
     parallel: int
 
 
@@ -67,6 +73,21 @@ class RowPlan:
     def shared(self) -> tuple[Stage, ...]:
         """Maps over columns that several stages read."""
         return tuple(s for s in self._column_maps if self._readers(s) > 1)
+
+    @cached_property
+    def cheap(self) -> tuple[Stage, ...]:
+        """Those of the shared maps that take no longer than loading what they made: the distance from a mean is one."""
+        return tuple(s for s in self.shared if self._is_cheap(s))
+
+    def _is_cheap(self, stage: Stage) -> bool:
+        rows, found = self._names(self.axes.rows), list(walk(stage.body))
+        operations = [e.op for e in found if isinstance(e, Apply)]
+        along = {e for e in found if isinstance(e, Load) and any(i.names() - rows for i in e.indices)}
+        return len(along) == 1 and len(operations) <= FEW_OPERATIONS and LIGHT.issuperset(operations)
+
+    def repeated(self, choices: RowChoices) -> tuple[Stage, ...]:
+        """The shared maps that are not stored."""
+        return {KEEP: (), REPEAT: self.shared, CHEAP: self.cheap}[choices.maps]
 
     @property
     def outer_sizes(self) -> tuple[int, ...]:
@@ -97,7 +118,7 @@ class RowPlan:
     def all_follow(self) -> bool:
         """Whether all stages of a sweep are in one pipeline: a sum along another axis stands between two."""
         return self.lanes > 1 and all(
-            s.reducer is None or self.axes.vector in s.reduce_axes for s in self.workload.stages
+            s.reducer is None or summed_axis(s, self.workload) in s.reduce_axes for s in self.workload.stages
         )
 
     def in_blocks(self, size: int) -> bool:
@@ -112,12 +133,12 @@ class RowPlan:
         return sum(
             rows * _padded(s, self._names(self.axes.rows), 8 * self.lanes)
             for s in self.shared
-            if choices.keep
+            if s not in self.repeated(choices)
         )
 
     def steps(self, choices: RowChoices) -> list[Step]:
         """The whole schedule."""
-        gone = [*self.inlined, *(() if choices.keep else self.shared)]
+        gone = [*self.inlined, *self.repeated(choices)]
         steps: list[Step] = [Inline(s.name) for s in gone]
         loop, own = self._last_steps(choices)
         steps += own
@@ -174,8 +195,8 @@ class RowPlan:
 
     def _accumulate_columns(self, stage: Stage, choices: RowChoices, loop: str) -> list[Step]:
         """Partial results in the lanes of a long vector, combined at the end of each row."""
-        vector = next((a for a in stage.reduce_axes if a == self.axes.vector), None)
-        if vector is None or self.lanes == 1:
+        vector = summed_axis(stage, self.workload)
+        if vector not in stage.reduce_axes or self.lanes == 1:
             return [ComputeAt(stage.name, self.last.name, loop)]
         name, lane = stage.name, f"{vector.name}.i"
         rows, others = self._blocked(stage), [a.name for a in stage.reduce_axes if a != vector]

@@ -18,7 +18,7 @@ class RowAxes:
     Attributes:
         rows: axes of the results of all reductions that the last stage has too, outermost first.
         columns: the other axes of the last stage.
-        vector: the axis along which what the reductions read is contiguous; None where nothing is.
+        vector: the longest axis along which what a reduction reads is contiguous; None where nothing is.
     """
 
     rows: tuple[Axis, ...]
@@ -46,7 +46,20 @@ def row_axes(workload: Workload) -> RowAxes | None:
         return None
     rows = tuple(a for a in last.axes if a.name in names)
     columns = tuple(a for a in last.axes if a.size > 1 and a.name not in names)
-    return RowAxes(rows, columns, _contiguous(reductions, workload))
+    vectors = [a for a in (summed_axis(s, workload) for s in reductions) if a is not None]
+    return RowAxes(rows, columns, max(vectors, key=lambda a: a.size, default=None))
+
+
+def summed_axis(stage: Stage, workload: Workload) -> Axis | None:
+    """The axis along which what a reduction reads is contiguous."""
+    axes = (*stage.axes, *stage.reduce_axes)
+    for load in loads(stage.body):
+        operand = workload.buffers[load.buffer]
+        steps = _steps(load, operand.strides) if operand.elements >= stage.points else {}
+        found = [a for a in axes if a.size > 1 and steps.get(a.name) == 1]
+        if found:
+            return found[0]
+    return None
 
 
 def contiguous_axis(stage: Stage, workload: Workload) -> Axis | None:
@@ -69,20 +82,6 @@ def _reads_once(stage: Stage, workload: Workload) -> bool:
     buffers = workload.buffers
     read = [buffers[load.buffer] for load in loads(stage.body)]
     return any(not b.constant and b.elements >= stage.points for b in read)
-
-
-def _contiguous(reductions: list[Stage], workload: Workload) -> Axis | None:
-    for stage in reductions:
-        axes = (*stage.axes, *stage.reduce_axes)
-        for load in loads(stage.body):
-            operand = workload.buffers[load.buffer]
-            if operand.elements < stage.points:
-                continue
-            steps = _steps(load, operand.strides)
-            found = [a for a in axes if a.size > 1 and steps.get(a.name) == 1]
-            if found:
-                return found[0]
-    return None
 
 
 def _steps(load: Load, strides: tuple[int, ...]) -> Mapping[str, int]:

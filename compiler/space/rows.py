@@ -15,7 +15,7 @@ from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
-from compiler.space.row_plan import IN_REGISTERS, RowChoices, RowPlan
+from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, RowChoices, RowPlan
 from compiler.space.row_structure import row_axes
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.target import Target
@@ -24,7 +24,6 @@ from compiler.workload.ir import Workload
 CHOICES = (1, 2, 4, 8)
 SWEEPS = (1, 4, 8, 16, 32, 64)
 STREAMS = (32, 128)
-KEEP, REPEAT = "keep", "repeat"
 TOGETHER, APART = "together", "apart"
 WORTH_A_BARRIER = 1 << 14
 """Elements per thread from which on it pays to wait for the others between the stages."""
@@ -53,7 +52,7 @@ class Rows:
         return row_axes(workload) is not None
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: block, sweep, accumulators, unroll, parallel; maps (kept or repeated) where several stages read one.
+        """Knobs: block, sweep, accumulators, unroll, parallel; maps (which are repeated) where several stages read one.
 
         With several threads also phases: a row's stages together, or apart on all threads.
         """
@@ -104,7 +103,8 @@ def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
         Knob("parallel", tuple(range(1, len(plan.outer_sizes) + 1))),
     ]
     if plan.shared:
-        knobs.append(Knob("maps", (KEEP, REPEAT)))
+        some = len(plan.cheap) not in (0, len(plan.shared))
+        knobs.append(Knob("maps", (KEEP, REPEAT, CHEAP) if some else (KEEP, REPEAT)))
     if threads > 1:
         knobs.append(Knob("phases", (TOGETHER, APART)))
     return tuple(knobs)
@@ -116,7 +116,7 @@ def _choices(values: dict[str, Value]) -> RowChoices:
         sweep=number(values, "sweep"),
         accumulators=number(values, "accumulators"),
         unroll=number(values, "unroll"),
-        keep=values.get("maps", KEEP) == KEEP,
+        maps=str(values.get("maps", KEEP)),
         parallel=number(values, "parallel"),
     )
 
@@ -145,7 +145,7 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
         "accumulators": accumulators,
         "unroll": accumulators if sweep else 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
         "parallel": parallel,
-        "maps": KEEP,
+        "maps": KEEP if not plan.cheap else REPEAT if plan.cheap == plan.shared else CHEAP,
         "phases": APART if few and long else TOGETHER,
     }
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
@@ -181,24 +181,81 @@ def test_rows_of_which_sums_are_left_are_read_one_after_the_other() -> None:
         assert (values["block"], values["sweep"]) == (block, 1)
 
 
-def test_a_sum_along_another_axis_ends_the_pipeline() -> None:
-    """Two pipelines keep all blocks between them: none by default, few where the second cache is small."""
-    x, m, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 1024]) for name in "xmy")
-    nodes = [
-        helper.make_node("Softmax", ["x"], ["p"], axis=1),
-        helper.make_node("ReduceMax", ["m"], ["r"], axes=[1]),
-        helper.make_node("Mul", ["p", "r"], ["y"]),
-    ]
-    opsets = [helper.make_opsetid("", 17)]
-    model = helper.make_model(helper.make_graph(nodes, "g", [x, m], [y]), opset_imports=opsets, ir_version=8)
+def _scaled_softmax(nodes: list[NodeProto], shape: list[int]) -> Workload:
+    """A softmax of 64 rows times one number of each row, which `nodes` make from m."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 1024]) for name in "xy")
+    m = helper.make_tensor_value_info("m", TensorProto.FLOAT, shape)
+    softmax = helper.make_node("Softmax", ["x"], ["p"], axis=1)
+    product = helper.make_node("Mul", ["p", "r"], ["y"])
+    graph = helper.make_graph([softmax, *nodes, product], "g", [x, m], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (subgraph,) = lower(load_graph(model)).subgraphs
+    return subgraph.workload
+
+
+def test_a_sum_across_the_lanes_ends_the_pipeline() -> None:
+    """Two pipelines keep all blocks between them: none by default, few where the second cache is small."""
+    largest = helper.make_node("ReduceMax", ["m"], ["t"], axes=[0])
+    workload = _scaled_softmax([largest, helper.make_node("Transpose", ["t"], ["r"])], [700, 64])
     target = replace(PRESETS["x86-64-v3"], l2_bytes=256 << 10)
-    space = build_space(subgraph.workload, target, 1)
+    space = build_space(workload, target, 1)
     values = space.values(space.default)
     assert values["sweep"] == 1
     assert not space.legal({**values, "block": 1, "sweep": 64})
     fewer = space.build({**values, "block": 1, "sweep": 16})
-    assert emit_nest(build_nest(subgraph.workload, fewer), target)
+    assert emit_nest(build_nest(workload, fewer), target)
+
+
+@pytest.mark.parametrize("columns", [3, 700, 3000])
+def test_sums_of_other_lengths_have_vectors_of_their_own(columns: int) -> None:
+    """No loop goes element by element, and the result is right."""
+    workload = _scaled_softmax([helper.make_node("ReduceMax", ["m"], ["r"], axes=[1])], [64, columns])
+    space = build_space(workload, native_target(), 1)
+    schedule = space.schedule(space.default)
+    text = print_nest(build_nest(workload, schedule))
+    assert not [
+        line
+        for line in text.splitlines()
+        if " serial:" in line and line.split(" in ")[1].startswith("0..700")
+    ]
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_native(workload, schedule, operands), expected) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("front", "maps"),
+    [
+        pytest.param([], "repeat", id="distances"),
+        pytest.param([helper.make_node("Relu", ["x"], ["a"])], "repeat", id="of a map of one value"),
+        pytest.param([helper.make_node("Add", ["x", "m"], ["a"])], "cheap", id="of a sum, which is stored"),
+        pytest.param(
+            [helper.make_node("Exp", ["x"], ["a"])], "cheap", id="of a long function, which is stored"
+        ),
+    ],
+)
+def test_maps_that_take_no_longer_than_a_load_are_repeated(front: list[NodeProto], maps: str) -> None:
+    """x - mean(x), read by the variance and by the end."""
+    a = "a" if front else "x"
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 300]) for name in "xmy"]
+    nodes = [
+        *front,
+        helper.make_node("ReduceMean", [a], ["mean"], axes=[1]),
+        helper.make_node("Sub", [a, "mean"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["square"]),
+        helper.make_node("ReduceMean", ["square"], ["variance"], axes=[1]),
+        helper.make_node("Sqrt", ["variance"], ["deviation"]),
+        helper.make_node("Div", ["d", "deviation"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", values[:2], values[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (subgraph,) = lower(load_graph(model)).subgraphs
+    workload, operands = subgraph.workload, random_operands(subgraph.workload)
+    space = build_space(workload, native_target(), 1)
+    assert space.values(space.default)["maps"] == maps
+    expected = reference_outputs(workload, operands)["y0"]
+    got = run_native(workload, space.schedule(space.default), operands)
+    assert relative_error(got, expected) < 1e-5
 
 
 def test_long_rows_do_not_follow_each_other_by_default() -> None:
