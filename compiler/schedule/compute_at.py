@@ -19,11 +19,12 @@ def compute_at(state: State, step: ComputeAt) -> State:
         for i.o: for i.i: y[i] = f(t[i])    →       for i in 0..f: t[i] = ... (element i.o*f + i)
                                                     for i.i: y[i] = f(t[i.i])
 
-    Legal on a stage that no Step but RFactor has changed and whose result is read only inside that loop: by the
-    consumer, or by stages that are attached there already (so attach readers first). Several reads share the smallest
-    box that holds them all. The consumer may be attached itself, and may reduce: what is attached to a reduction is
-    computed where it combines. The stage's loops then run over the region that one iteration of `loop` needs, and its
-    buffer, of that size, is local to the thread (compiler/loop/promote.py keeps it in registers where it can).
+    Legal on a stage that no Step but RFactor has changed, to which no other is attached, and whose result is read only
+    inside that loop: by the consumer, or by stages that are attached there already (so attach readers first). Several
+    reads share the smallest box that holds them all. The consumer may be attached itself, and may reduce: what is
+    attached to a reduction is computed where it combines. The stage's loops then run over the region that one iteration
+    of `loop` needs, and its buffer, of that size, is local to the thread (compiler/loop/promote.py keeps it in
+    registers where it can).
     """
     stage, consumer = state.stage(step.stage), state.stage(step.consumer)
     _check(state, stage, consumer, step)
@@ -49,6 +50,14 @@ def _check(state: State, stage: ScheduledStage, consumer: ScheduledStage, step: 
     bound = any(loop.kind is not LoopKind.SERIAL for loop in stage.loops)
     if [loop.name for loop in stage.loops] != plain or bound or stage.attachment is not None:
         msg = f"{what} other steps have changed it; attach it first"
+        raise ScheduleError(msg)
+    held = [
+        s.stage.name for s in state.stages if s.attachment is not None and s.attachment.consumer == step.stage
+    ]
+    if held:
+        msg = (
+            f"{what} {held[0]} is computed at a loop of it, whose place would move; attach {step.stage} first"
+        )
         raise ScheduleError(msg)
     if step.stage == step.consumer:
         msg = f"{what} a stage cannot be computed inside itself"

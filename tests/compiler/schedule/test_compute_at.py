@@ -171,6 +171,16 @@ ILLEGAL: dict[str, tuple[Workload, tuple[Step, ...], str]] = {
     ),
     "inside itself": (softmax(6, 21), (ComputeAt("power", "power", "s0"),), "inside itself"),
     "twice": (softmax(6, 21), (*SOFTMAX[:1], *SOFTMAX[:1]), "other steps|no stage|attach it first"),
+    "another is attached to it": (
+        chain(
+            (operand("x0", 20),),
+            row_stage("square", (20,), apply("mul", Load("x0", at("s0")), Load("x0", at("s0"))), "t0"),
+            row_stage("doubled", (20,), apply("add", Load("t0", at("s0")), Load("t0", at("s0"))), "t1"),
+            row_stage("shifted", (20,), apply("add", Load("t1", at("s0")), Const(1.0)), "y0"),
+        ),
+        (ComputeAt("square", "doubled", "s0"), ComputeAt("doubled", "shifted", "s0")),
+        "square is computed at a loop of it, whose place would move; attach doubled first",
+    ),
     "at a vector": (
         softmax(6, 16),
         (
