@@ -22,6 +22,7 @@ from compiler.schedule.steps import Bind, ComputeAt, Pack, Reorder, RFactor, Spl
 from compiler.space.share import share
 from compiler.space.space import Value, number
 from compiler.symbol import Axis
+from compiler.target import LINE_BYTES
 
 if TYPE_CHECKING:
     from compiler.space.register_tile import RegisterTile
@@ -84,14 +85,32 @@ def _places(tile: RegisterTile) -> int:
 def default_depth(tile: RegisterTile, vectors: int) -> int:
     """The whole sum where a panel of it fits in half the second cache, else what fills the first cache.
 
-    Half of that where a panel serves few places: it is hardly read before the next has to be there as well.
+    Half of that where a panel serves few places: it is hardly read before the next has to be there as well. A product
+    whose other factor lies in a line of its own has that line in the cache too.
     """
     *parts, whole = tile.depths
-    bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes
+    bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + _line_of_one(tile)
     share = 4 if _places(tile) < MANY_PLACES else 2
     if not parts or whole * bytes_of_one <= tile.target.l2_bytes // share:
         return whole
     return min(parts, key=lambda d: abs(d * bytes_of_one - tile.target.l1_bytes))
+
+
+def _line_of_one(tile: RegisterTile) -> int:
+    """Bytes of a line where each product of a sum reads another one of the operand that is not constant, else 0."""
+    names = [a.name for a in tile.anchor.reduce_axes if a.size > 1]
+    for load in loads(tile.anchor.body):
+        buffer = tile.workload.buffers[load.buffer]
+        steps = [
+            sum(
+                abs(i.coefficient(name)) * stride
+                for i, stride in zip(load.indices, buffer.strides, strict=True)
+            )
+            for name in names
+        ]
+        if load.buffer not in tile.packs and min(steps, default=0) * buffer.dtype.size_bytes >= LINE_BYTES:
+            return LINE_BYTES
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_kernel
 from compiler.runtime.loader import LoadedKernel
+from compiler.scalar import Load, apply
 from compiler.schedule.steps import RFactor
 from compiler.space.default_tile import default_values
 from compiler.space.depth import depths
@@ -21,7 +22,7 @@ from compiler.target import PRESETS, native_target
 from compiler.workload.specialise import specialise
 from tests.compiler.execute import native_outputs, stored_error
 from tests.compiler.symbolic import symbolic_rows
-from tests.compiler.workloads import convolution, depthwise, matmul, random_operands
+from tests.compiler.workloads import anchored, at, convolution, depthwise, matmul, operand, random_operands
 
 
 def choices(space: SearchSpace, name: str) -> tuple[Value, ...]:
@@ -99,6 +100,27 @@ def test_windows_are_cut_along_their_longest_sum(rows: int, vectors: int, thread
 def test_a_panel_too_large_for_the_second_cache_is_cut(rows: int, k: int, *, whole: bool) -> None:
     target = replace(PRESETS["x86-64-v4"], l2_bytes=2 << 20)
     space = build_space(matmul(rows, 256, k), target, 1)
+    assert (space.values(space.default)["depth"] == k) is whole
+
+
+@pytest.mark.parametrize(
+    ("x", "k", "whole"),
+    [
+        pytest.param(("s0", "r0"), 2048, True, id="one after the other"),
+        pytest.param(("r0", "s0"), 1024, True, id="a line each, few"),
+        pytest.param(("r0", "s0"), 2048, False, id="a line each, many"),
+    ],
+)
+def test_products_that_lie_in_lines_of_their_own_are_fewer(
+    x: tuple[str, str], k: int, *, whole: bool
+) -> None:
+    """As where a 1x1 convolution reads an image channel by channel."""
+    shape = (49, k) if x[0] == "s0" else (k, 49)
+    body = apply("mul", Load("x0", at(*x)), Load("c0", at("s1", "r0")))
+    operands = (operand("x0", *shape), operand("c0", 512, k, constant=True))
+    workload = anchored((49, 512), (k,), "sum", body, operands)
+    target = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
+    space = build_space(workload, target, 1)
     assert (space.values(space.default)["depth"] == k) is whole
 
 
