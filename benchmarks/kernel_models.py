@@ -143,6 +143,30 @@ def normalisation(operator: str, shape: Dims, parameters: Dims, **attributes: ob
     return build([node], {"x": shape}, {"w": parameters, "b": parameters})
 
 
+def normalisation_in_parts(rows: int, columns: int) -> onnx.ModelProto:
+    """A layer norm as exporters write it that do not know the operator."""
+    nodes = [
+        helper.make_node("ReduceMean", ["x", "last"], ["mean"]),
+        helper.make_node("Sub", ["x", "mean"], ["distance"]),
+        helper.make_node("Pow", ["distance", "two"], ["square"]),
+        helper.make_node("ReduceMean", ["square", "last"], ["variance"]),
+        helper.make_node("Add", ["variance", "epsilon"], ["positive"]),
+        helper.make_node("Sqrt", ["positive"], ["deviation"]),
+        helper.make_node("Div", ["distance", "deviation"], ["even"]),
+        helper.make_node("Mul", ["even", "w"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "b"], ["y"]),
+    ]
+    numbers = {"two": np.array(2, np.float32), "epsilon": np.array(1e-5, np.float32)}
+    constants = {"last": np.array([-1], np.int64), "w": (columns,), "b": (columns,), **numbers}
+    return build(nodes, {"x": (rows, columns)}, constants)
+
+
+def sampled(channels: int, size: int) -> onnx.ModelProto:
+    """An image at places that another input tells, between its pixels."""
+    node = helper.make_node("GridSample", ["x", "grid"], ["y"], mode="linear")
+    return build([node], {"x": (1, channels, size, size), "grid": (1, size, size, 2)}, {})
+
+
 def total(shape: Dims, axes: Sequence[int]) -> onnx.ModelProto:
     """A sum over some axes."""
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)

@@ -5,8 +5,9 @@ ragged       the same with extents, channels and windows that nothing divides
 winograd     3x3 convolutions of images large enough for an algorithm with far fewer multiplications
 memory       operators that move more than they compute
 int8         products of bytes
-other        what no bar covers: short rows, extents so small that a call costs as much, outputs put together from
-             several kernels, groups of channels, and windows of other shapes with an algorithm of fewer multiplications
+other        what no bar covers: short or long rows, places that are looked up, extents so small that a call costs as
+             much, outputs put together from several kernels, groups of channels, and windows of other shapes with an
+             algorithm of fewer multiplications
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from benchmarks.kernel_models import (
     integer_matmul,
     matmul,
     normalisation,
+    normalisation_in_parts,
     pool,
     quantised_convolution,
     quantised_matmul,
+    sampled,
     total,
     transposed_convolution,
     unary,
@@ -139,6 +142,13 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
     "other": {
         "softmax_4096x49": partial(unary, "Softmax", (4096, 49)),
         "layernorm_784x192": partial(normalisation, "LayerNormalization", (784, 192), (192,)),
+        "layernorm_in_parts_512x1024": partial(normalisation_in_parts, 512, 1024),
+        **{f"groupnorm32_{c}_{s}": partial(
+            normalisation, "GroupNormalization", (1, c, s, s), (c,), num_groups=32,
+        ) for c, s in ((256, 14), (320, 64))},
+        "grid_sample_32_64": partial(sampled, 32, 64),
+        "conv3x3_16_16_23": partial(_square, 3, 16, 16, 23),
+        "conv1x1_2048_512_7": partial(_square, 1, 2048, 512, 7),
         "sigmoid_128x3072": partial(unary, "Sigmoid", (128, 3072)),
         "conv3x3_5_7_5": partial(_square, 3, 5, 7, 5),
         **{f"conv{k}x{k}_{c}_{o}_{s}": partial(_square, k, c, o, s) for k, c, o, s in (
