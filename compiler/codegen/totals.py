@@ -110,7 +110,8 @@ class Totals:
         return self._literal(neutral(reducer, dtype))
 
     def of_one(self, op: str, vector: Value) -> Value:
-        """The lanes of a vector, combined."""
+        """The lanes of a vector, combined now: what has begun is stored before, for its element is read next."""
+        self.settle()
         return self._side_by_side(op, [vector])
 
     def _side_by_side(self, op: str, vectors: list[Value]) -> Value:

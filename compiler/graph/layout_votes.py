@@ -65,7 +65,7 @@ def _lookup_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
     compute, looked_up = node.compute, lookup_names(node.compute.body)
     axes = {a.name: a for a in compute.axes}
     points = prod(a.size for a in (*compute.axes, *compute.reduce_axes)) if looked_up else 0
-    for load in loads(compute.body) if looked_up else ():
+    for load in dict.fromkeys(loads(compute.body)) if looked_up else ():
         kept = [d for d, index in enumerate(load.indices) if index.name in axes]
         if load.buffer in constants or not kept or not load.indices[-1].looked_up():
             continue

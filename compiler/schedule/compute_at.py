@@ -69,6 +69,7 @@ def _check(state: State, stage: ScheduledStage, consumer: ScheduledStage, step: 
     if not plain_axes <= set(stage.stage.target_indices):
         msg = f"{what} it does not store at plain axes"
         raise ScheduleError(msg)
-    if consumer.loop(step.loop).kind is LoopKind.VECTOR:
-        msg = f"{what} {step.loop} is a vector; attach to a loop around it"
-        raise ScheduleError(msg)
+    for loop in consumer.loops[: consumer.position(step.loop) + 1]:
+        if loop.kind is LoopKind.VECTOR:
+            msg = f"{what} {loop.name} is a vector; attach to a loop around it"
+            raise ScheduleError(msg)

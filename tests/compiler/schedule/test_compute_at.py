@@ -190,6 +190,15 @@ ILLEGAL: dict[str, tuple[Workload, tuple[Step, ...], str]] = {
         ),
         "is a vector",
     ),
+    "inside a vector": (
+        softmax(6, 16),
+        (
+            Bind("share", "s1", LoopKind.VECTOR),
+            Reorder("share", ("s1", "s0")),
+            ComputeAt("total", "share", "s0"),
+        ),
+        "s1 is a vector; attach to a loop around it",
+    ),
     "vector around a stage": (
         softmax(6, 16),
         (ComputeAt("total", "share", "s1"), Bind("share", "s1", LoopKind.VECTOR)),
