@@ -167,6 +167,16 @@ def sampled(channels: int, size: int) -> onnx.ModelProto:
     return build([node], {"x": (1, channels, size, size), "grid": (1, size, size, 2)}, {})
 
 
+def pooled_boxes(channels: int, size: int, count: int) -> onnx.ModelProto:
+    """So many boxes of an image of a detector, 7 by 7 averages of each."""
+    corners = np.random.default_rng(0).uniform(0, size / 2, (count, 2))
+    boxes = np.concatenate([corners, corners + size / 4], axis=1).astype(np.float32)
+    attributes = {"output_height": 7, "output_width": 7, "sampling_ratio": 2}
+    node = helper.make_node("RoiAlign", ["x", "boxes", "image"], ["y"], **attributes)
+    constants = {"boxes": boxes, "image": np.zeros(count, np.int64)}
+    return build([node], {"x": (1, channels, size, size)}, constants)
+
+
 def total(shape: Dims, axes: Sequence[int]) -> onnx.ModelProto:
     """A sum over some axes."""
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)

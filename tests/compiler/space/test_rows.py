@@ -206,18 +206,13 @@ def test_a_sum_across_the_lanes_ends_the_pipeline() -> None:
     assert emit_nest(build_nest(workload, fewer), target)
 
 
-@pytest.mark.parametrize("columns", [3, 700, 3000])
+@pytest.mark.parametrize("columns", [37, 700, 3000])
 def test_sums_of_other_lengths_have_vectors_of_their_own(columns: int) -> None:
     """No loop goes element by element, and the result is right."""
     workload = _scaled_softmax([helper.make_node("ReduceMax", ["m"], ["r"], axes=[1])], [64, columns])
     space = build_space(workload, native_target(), 1)
     schedule = space.schedule(space.default)
-    text = print_nest(build_nest(workload, schedule))
-    assert not [
-        line
-        for line in text.splitlines()
-        if " serial:" in line and line.split(" in ")[1].startswith("0..700")
-    ]
+    assert f" in 0..{columns} serial:" not in print_nest(build_nest(workload, schedule))
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     assert relative_error(run_native(workload, schedule, operands), expected) < 1e-5
