@@ -28,8 +28,8 @@ _HALVES = frozenset({"znver4"})
 _HALF_BYTES = 32
 LONGEST_BYTES = 64
 """Of an AVX-512 vector."""
-_KEEPS_UP = "znver"
-"""How LLVM's names of CPUs begin of which one core gets ten bytes and more in a cycle from memory."""
+_MEMORY_RATES = {"znver1": 3.5, "znver2": 3.5, "znver3": 3.5, "znver4": 11.0, "znver5": 11.0}
+"""Bytes that one core gets in a cycle from memory, by LLVM's name of the CPU."""
 FEW_REGISTERS = 16
 """Vector registers that the constants of an elementary function would fill."""
 
@@ -72,9 +72,9 @@ class Target:
         return self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES
 
     @property
-    def memory_keeps_up(self) -> bool:
-        """Whether what one core fetches ahead from memory arrives in about the time of the arithmetic on it."""
-        return self.cpu.startswith(_KEEPS_UP)
+    def memory_rate(self) -> float:
+        """Bytes that one core fetches from memory in a cycle, behind arithmetic; 0 where none are known to hide."""
+        return _MEMORY_RATES.get(self.cpu, 0.0)
 
     @property
     def multiply_adds(self) -> int:

@@ -4,7 +4,7 @@ A tile takes the time of its multiply-adds, or of the bytes that it needs and th
 is longer: fetching is hidden behind arithmetic, as long as it is spread over the tiles. An operand's slice is fetched
 where a loop that it depends on moves, or one around that. It comes from the second cache where all that is touched
 within one iteration of the loop that asks for it again fits in half of that cache, else from beyond; from the first,
-by the same rule, for nothing. Results that are
+by the same rule, for nothing; from memory, where it is more than one may count on of the last. Results that are
 stored in runs far apart cost whole bursts.
 """
 
@@ -19,8 +19,10 @@ from compiler.space.structure import TileAxes, packable
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
-FAR, NEAR = 1 / 6, 1 / 24
-"""Cycles per byte from beyond the second cache, and from it."""
+MEMORY, FAR, NEAR = 1 / 3, 1 / 6, 1 / 24
+"""Cycles per byte from beyond what one may count on of the last cache, from beyond the second, and from that."""
+COUNTED_ON = 4
+"""The part of the last cache that one may count on: other cores, and what runs on them, fill the others."""
 BURST = 512
 """Bytes that a run in another page costs at least."""
 LEAST_READS, LEAST_READS_ON_ONE_PIPE = 4, 2
@@ -51,7 +53,7 @@ class TileTraffic:
         reads: operands of the reduction.
         result: what is stored.
         panel: the axis of the vectors.
-        nearest, near: bytes that stay in the first cache, and in the second.
+        nearest, near, far: bytes that stay in the first cache, in the second, and in the last.
         least_reads: LEAST_READS of the target.
         rows: of a tile.
         cycles: of its multiply-adds.
@@ -62,6 +64,7 @@ class TileTraffic:
     panel: str
     nearest: int
     near: int
+    far: int
     least_reads: int
     rows: int
     cycles: float
@@ -74,7 +77,22 @@ def tile_traffic(
     result = _Access(frozenset(a.name for a in store.axes), workload.buffers[store.target].size_bytes)
     nearest, near = target.l1_bytes // 2, target.l2_bytes // 2
     least = LEAST_READS_ON_ONE_PIPE if target.halves_vectors else LEAST_READS
-    return TileTraffic(_reads(workload, anchor), result, axes.vector.name, nearest, near, least, rows, cycles)
+    return TileTraffic(
+        reads=_reads(workload, anchor),
+        result=result,
+        panel=axes.vector.name,
+        nearest=nearest,
+        near=near,
+        far=counted_on(target),
+        least_reads=least,
+        rows=rows,
+        cycles=cycles,
+    )
+
+
+def counted_on(target: Target) -> int:
+    """Bytes that are still in the last cache when they are read again, whatever runs beside."""
+    return max(target.l3_bytes // COUNTED_ON, target.l2_bytes)
 
 
 def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -> str:
@@ -138,7 +156,7 @@ def _innermost(read: _Access, loops: Sequence[Loop]) -> int:
 
 def _fetch(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> float:
     """Mean cycles of fetching a slice of an operand."""
-    near, nearest = 1.0, 1.0
+    near, nearest, beyond = 1.0, 1.0, FAR
     for place, (axis, count) in enumerate(loops):
         inside = {name for name, _ in loops[place + 1 :]}
         if axis in read.axes or not inside & read.axes:
@@ -148,7 +166,9 @@ def _fetch(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> float:
             nearest *= count
         elif touched <= traffic.near:
             near *= count
-    return _slice(read, loops) * (FAR + (near - 1) * NEAR) / (near * nearest)
+        elif touched > traffic.far:
+            beyond = MEMORY
+    return _slice(read, loops) * (beyond + (near - 1) * NEAR) / (near * nearest)
 
 
 def _store(traffic: TileTraffic, loops: Sequence[Loop]) -> float:

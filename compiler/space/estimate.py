@@ -6,7 +6,7 @@
 
 Entries of a constant matrix that are 0 leave nothing to compute. Constants come from beyond the second cache, in a
 network from far beyond: what fetches them ahead hides less than it seems to where one kernel runs again and again.
-Where memory keeps up with a core, most arrive behind arithmetic:
+Where the rate at which they come is known (`Target.memory_rate`), they arrive behind arithmetic, in part:
 
     constants * constants / (constants + arithmetic)
 
@@ -27,9 +27,7 @@ from compiler.workload.ir import Stage, Workload
 STREAMED = FAR / 2
 """Cycles per byte of what is written and read from end to end, which hardware follows."""
 KEPT_UP = 8
-"""Second caches of what is stored between phases that memory which keeps up with a core has near."""
-HIDDEN = 1 / 11
-"""Cycles per byte of constants that arrive behind arithmetic."""
+"""Second caches of what is stored between phases that are near where what is read ahead arrives behind arithmetic."""
 
 
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
@@ -41,7 +39,7 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
-    room = KEPT_UP * target.l2_bytes if target.memory_keeps_up else target.l2_bytes // 2
+    room = KEPT_UP * target.l2_bytes if target.memory_rate else target.l2_bytes // 2
     rate = NEAR if between <= room else STREAMED
     return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
 
@@ -54,7 +52,7 @@ def _kept(stage: Stage) -> float:
 
 def fetched(constants: int, arithmetic: float, target: Target) -> float:
     """Cycles that constants take besides the arithmetic."""
-    if not target.memory_keeps_up:
+    if not target.memory_rate:
         return constants * FAR
-    alone = constants * HIDDEN
+    alone = constants / target.memory_rate
     return alone * alone / (alone + arithmetic)

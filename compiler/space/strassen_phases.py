@@ -10,7 +10,7 @@ from math import prod, sqrt
 
 from compiler.schedule.steps import Algorithm, ComputeAt, Reorder, Split, Step
 from compiler.schedule.strassen import HALVES, find_product, growth, strassen
-from compiler.space.default_order import NEAR
+from compiler.space.default_order import MEMORY, NEAR, counted_on
 from compiler.space.estimate import STREAMED, fetched
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
@@ -66,17 +66,19 @@ class StrassenPhases:
     def cycles(self, target: Target) -> float:
         """What it takes, nearly: the products', and those of moving what is summed, behind which the sums hide.
 
-        What few sums are made of stays near enough to be read and written as from the second cache.
+        What few sums are made of stays near enough to be read and written as from the second cache; what many are
+        made of leaves the last one.
         """
         stage, store = self.product_stages
         products = stage.points / (target.lanes(stage.dtype.size_bytes) * target.multiply_adds)
         stored = {self._by_name["blocks"].target, store.target}
         between = sum(t.size_bytes for t in self.workload.temporaries if t.name in stored)
         rows = self._found.row.size * prod(a.size for a in self._found.batch)
-        ends = rows * (self._found.summed.size + self._found.column.size) * stage.dtype.size_bytes
-        near = target.memory_keeps_up and between <= NEAR_CACHES * target.l2_bytes
+        ends = [rows * a.size * stage.dtype.size_bytes for a in (self._found.summed, self._found.column)]
+        near = target.memory_rate > 0 and between <= NEAR_CACHES * target.l2_bytes
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
-        moved = (between + ends) * (NEAR if near else STREAMED)
+        stays = between + max(ends) <= counted_on(target)
+        moved = (between + sum(ends)) * (NEAR if near else STREAMED if stays else MEMORY)
         return products + moved + fetched(constants, products, target)
 
     @property

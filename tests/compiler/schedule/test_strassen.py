@@ -192,7 +192,7 @@ def test_its_three_phases_are_shared_out_one_after_the_other() -> None:
 
 
 def test_it_is_the_default_where_the_products_outweigh_what_is_summed() -> None:
-    near = replace(PRESETS["x86-64-v4"], cpu="znver5")
+    near = replace(PRESETS["x86-64-v4"], cpu="znver5", l3_bytes=32 << 20)
 
     def default(workload: Workload) -> str:
         space = build_space(workload, near, 1)
@@ -201,6 +201,7 @@ def test_it_is_the_default_where_the_products_outweigh_what_is_summed() -> None:
     assert default(samples(1, 128, 768, 768)) == "strassen"
     assert default(samples(1, 784, 128, 512)) == "direct"
     assert default(samples(1, 48, 64, 128)) == "direct"
+    assert default(samples(1, 1500, 1536, 384)) == "direct", "what is summed leaves the last cache"
     assert default(matmul(128, 768, 768)) == "direct"
 
 

@@ -34,6 +34,8 @@ HALVED = replace(WHOLE, cpu="znver4")
 """Takes vectors of 64 bytes in two halves."""
 NEAR = replace(WHOLE, cpu="znver5")
 """Takes them whole, and memory keeps up with a core."""
+SLOW = replace(V3, cpu="znver3", l2_bytes=512 << 10, l3_bytes=32 << 20)
+"""Has a third of that rate."""
 
 
 def algorithm(workload: Workload, error_budget: float = TASK_ERROR_BUDGET, target: Target = V3) -> str:
@@ -116,6 +118,18 @@ def test_constants_hide_behind_arithmetic_where_memory_keeps_up() -> None:
     assert algorithm(workload, target=WHOLE) == "winograd2"
     few = padded_convolution(7, 512, 512, 3)
     assert (algorithm(few, target=NEAR), algorithm(few, target=WHOLE)) == ("winograd2", "direct")
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "chosen"), [(7, 512, "winograd2"), (14, 256, "winograd3"), (28, 128, "winograd4")]
+)
+def test_constants_that_arrive_late_are_worth_more_multiplications(
+    size: int, channels: int, chosen: str
+) -> None:
+    workload = padded_convolution(size, channels, channels, 3)
+    assert algorithm(workload, target=SLOW) == chosen
+    fast = replace(SLOW, cpu="znver4")
+    assert (algorithm(workload, target=fast) == chosen) is (size == 28), "larger tiles where memory keeps up"
 
 
 def test_few_channels_are_no_reason_against_fewer_multiplications() -> None:

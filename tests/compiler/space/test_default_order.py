@@ -27,9 +27,17 @@ def test_a_panel_that_few_tiles_read_is_fetched_once() -> None:
 
 
 def test_panels_that_are_fetched_ahead_may_be_fetched_again() -> None:
-    order = chosen(128, 3072, 768)
+    order = chosen(128, 1536, 768)
     assert order.startswith("block")
     assert int(order.removeprefix("block")) >= LEAST_READS
+
+
+def test_constants_that_leave_the_last_cache_are_fetched_once() -> None:
+    assert chosen(128, 3072, 768) == "outside"
+
+
+def test_data_that_leave_the_last_cache_are_fetched_once() -> None:
+    assert chosen(1500, 384, 1536).startswith("block")
 
 
 def test_a_large_result_of_short_sums_is_stored_block_by_block() -> None:
