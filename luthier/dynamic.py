@@ -10,12 +10,12 @@ compiled code; this driver hands arrays on, counts the iterations of loops and p
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Union
 
 import numpy as np
@@ -34,6 +34,7 @@ from compiler.frontend.segment import (
     Result,
     Segment,
     TensorKind,
+    content,
     import_segment,
 )
 from compiler.frontend.work import Work, read_by
@@ -70,6 +71,7 @@ class DynamicModule:
         self._needed: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
         self._lock = threading.RLock()
         self._warned = False
+        self._compilations = 0
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -143,17 +145,35 @@ class DynamicModule:
         collected = [list(_elements(values[name])) for name in plan.collected]
         iteration = plan.first
         number, condition, *own = plan.inputs
-        while iteration < limit and going:
+
+        def run(body: Work | None, wanted: Sequence[str]) -> dict[str, Value]:
             inner: dict[str, Value] = dict(values)
             inner |= {number: np.asarray(iteration, np.int64), condition: np.asarray(True)}
             inner |= zip(own, carried, strict=True)
-            found = self._finished(plan.body, inner, tuple(dict.fromkeys(plan.results)))
-            results = [_unknown(found[name]) for name in plan.results]
+            found = self._finished(body, inner, tuple(dict.fromkeys(wanted)))
+            return {name: _unknown(value) for name, value in found.items()}
+
+        while iteration < limit and going:
+            compiled = self._compilations
+            found = run(plan.body, plan.results)
+            results = [found[name] for name in plan.results]
             going = int(_array(results[0]).reshape(-1)[0])
             carried = results[1 : 1 + len(carried)]
             for into, value in zip(collected, results[1 + len(carried) :], strict=True):
                 into.append(value)
             iteration += 1
+            # Iterations that differ in what has to be compiled would differ in every piece, too.
+            while (
+                (piece := plan.piece)
+                and compiled == self._compilations
+                and limit - iteration >= len(piece.scanned)
+            ):
+                found = run(piece.body, [*piece.carried, *chain.from_iterable(piece.scanned)])
+                carried = [found[name] for name in piece.carried]
+                for names in piece.scanned:
+                    for into, name in zip(collected, names, strict=True):
+                        into.append(found[name])
+                iteration += len(piece.scanned)
         stacked = [_stacked(plan, k, elements) for k, elements in enumerate(collected)]
         pairs = zip(plan.outputs, [*carried, *stacked], strict=True)
         return {name: value for name, value in pairs if name}
@@ -190,7 +210,7 @@ class DynamicModule:
                 if dry:
                     return None
                 needed.add(found)
-                key = (*key, _digest(_array(_at(values, found))))
+                key = (*key, content(_array(_at(values, found))))
 
     def _explore(
         self,
@@ -213,6 +233,7 @@ class DynamicModule:
             if len(self._known) > _MOST_QUESTIONS * self._most:
                 _close(self._known.popitem(last=False)[1])
             return
+        self._compilations += 1
         self._known[key] = _Compiled(segment, None if segment.graph is None else self._make(segment.graph))
         if self.segments > self._most:
             self._forget()
@@ -307,13 +328,8 @@ def _signature(value: Value) -> Key | None:
     if isinstance(value, list):
         return tuple(map(_signature, value))
     if isinstance(value, Known):
-        return ("known", _digest(value.array))
-    return (value.shape, value.dtype.name)
-
-
-def _digest(array: Array) -> Key:
-    data = np.ascontiguousarray(array).tobytes()
-    return (array.shape, array.dtype.name, data if len(data) <= 64 else hashlib.sha256(data).digest())
+        return value.content
+    return (value.shape, value.dtype)
 
 
 def _results(compiled: _Compiled, values: Mapping[str, Value]) -> dict[str, Value]:

@@ -10,8 +10,10 @@ run, the value is there, and the next Segment is lowered for it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Union
 
@@ -33,6 +35,8 @@ from compiler.frontend.work import Work, each, read_by, work_of
 from compiler.graph.ir import Graph
 
 Array = npt.NDArray[Any]
+_SHORT = 64
+"""Bytes that are their own digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,22 @@ class Computed:
     output: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def content(array: Array) -> tuple[Any, ...]:
+    """What two arrays have in common that are alike in every element; to look up by."""
+    data = np.ascontiguousarray(array).tobytes()
+    return (array.shape, array.dtype, data if len(data) <= _SHORT else hashlib.sha256(data).digest())
+
+
+@dataclass(frozen=True, eq=False)
 class Known:
     """A value that is known before the segment runs."""
 
     array: Array
+
+    @cached_property
+    def content(self) -> tuple[Any, ...]:
+        """`content` of the array; made once, since a loop asks in every iteration."""
+        return content(self.array)
 
 
 Result = Union[Given, Computed, Known, None, tuple["Result", ...]]

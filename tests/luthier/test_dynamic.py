@@ -133,10 +133,27 @@ def test_loops(count: int, *, known: bool) -> None:
     assert squares.shape == (count, 2)
 
 
-def test_a_long_loop_compiles_its_body_once() -> None:
+def test_a_long_loop_compiles_its_body_once_and_once_for_several_iterations() -> None:
     found = module(counting("n", ""))
-    found.run({"x": np.ones((100, 2), np.float32), "n": np.array(80)})
-    assert found.segments <= 3
+    x = np.ones((100, 2), np.float32)
+    found.run({"x": x, "n": np.array(80)})
+    assert found.segments <= 4
+    # What comes after the loop is another segment, since it collects more.
+    state = found.run({"x": x, "n": np.array(99)})["y"]
+    assert found.segments <= 5
+    np.testing.assert_array_equal(state, [99, 99])
+
+
+def test_a_loop_that_its_body_ends_makes_no_step_too_many() -> None:
+    graph = counting("n", "")
+    (loop,) = graph.node
+    body = next(a.g for a in loop.attribute if a.name == "body")
+    del body.node[-1]
+    body.node.append(helper.make_node("Less", ["i", "last"], ["again"]))
+    graph.initializer.append(helper.make_tensor("last", TensorProto.INT64, [], [70]))
+    state, squares = run(graph, x=np.ones((100, 2), np.float32), n=np.array(100))
+    np.testing.assert_array_equal(state, [71, 71])
+    assert squares.shape == (71, 2)
 
 
 @pytest.mark.parametrize("backwards", [0, 1])
