@@ -3,8 +3,8 @@
 A merge writes the k-th element of what becomes of blocks A and B. It finds by a binary search how many of the first k
 are of A: the largest t with B[k - t] not before A[t - 1]. Of equal elements those of A are first: the order is stable.
 
-The work is that of n * log(n)^2 reads. Where only the first few elements are wanted, blocks do not grow beyond them; of
-a descending order the first few are selected (compiler.frontend.selection), of any order some of a long axis
+The work is that of n * log(n)^2 reads. Where only the first few elements are wanted, blocks do not grow beyond them. Of
+types with keys the first few are selected (compiler.frontend.selection), and some of a long axis by a threshold
 (compiler.frontend.thresholds).
 Blocks have a dimension of their own, in front of the places in them; behind the last element there is no order.
 """
@@ -18,9 +18,10 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.frontend.call import OperatorCall
 from compiler.frontend.computes import ReduceAxes, at, number, output_axes, reduced, widened
+from compiler.frontend.keys import has_keys
 from compiler.frontend.searches import largest
-from compiler.frontend.selection import largest_places
-from compiler.frontend.thresholds import MOST, extreme_places, has_keys
+from compiler.frontend.selection import extreme_places
+from compiler.frontend.thresholds import MOST, places_by_threshold
 from compiler.graph.ir import Compute
 from compiler.index import ZERO, Index, LookedUp
 from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply
@@ -49,12 +50,12 @@ class Sorted:
 
 def first_sorted(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> Sorted:
     """The first `count` elements along an axis in order; NaN is the largest, of equal ones the first is first."""
-    size = call.builder.shapes[value][axis]
-    if descending and count <= _FEW and size > _BLOCK:
-        places = largest_places(call, value, axis, count)
-        return Sorted(_at_places(call, value, axis, places), places)
-    if count <= MOST and size >= max(_LONG, _SOME * count) and has_keys(call.dtype(value)):
+    size, keys = call.builder.shapes[value][axis], has_keys(call.dtype(value))
+    if keys and count <= _FEW and size > _BLOCK:
         places = extreme_places(call, value, axis, count, descending=descending)
+        return Sorted(_at_places(call, value, axis, places), places)
+    if keys and count <= MOST and size >= max(_LONG, _SOME * count):
+        places = places_by_threshold(call, value, axis, count, descending=descending)
         return Sorted(_at_places(call, value, axis, places), places)
     sort = _Sort(call, value, axis, descending=descending)
     most = max(_BLOCK, 1 << (count - 1).bit_length())

@@ -16,7 +16,8 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.frontend.call import OperatorCall
-from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced, widened
+from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
+from compiler.frontend.keys import key
 from compiler.frontend.scans import scanned
 from compiler.frontend.searches import largest
 from compiler.graph.ir import Compute
@@ -32,14 +33,7 @@ _LEAST = Const(-(2**31), DType.I32)
 _WIDE_ONE = Const(1 << _BITS, DType.I64)
 
 
-def has_keys(kind: DType) -> bool:
-    """Whether elements of the type have keys of 32 bits."""
-    if kind.is_float:
-        return kind.computed is DType.F32
-    return kind.is_integer and DType.I32.holds(*kind.limits)
-
-
-def extreme_places(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> str:
+def places_by_threshold(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> str:
     """Places along an axis (32 bits) of the first `count` elements in order, of equal ones the first.
 
     NaN is the largest. The type of the elements has keys; there are more of them than `count`, which is at most MOST.
@@ -54,18 +48,15 @@ class _Selection:
         self._size = self._shape[axis]
 
     def places(self, *, descending: bool) -> str:
-        """See `extreme_places`."""
+        """See `places_by_threshold`."""
         keys = self._keys(descending=descending)
         before = self._counted(keys, self._threshold(keys))
         return self._ranked(keys, self._wanted(before))
 
     def _keys(self, *, descending: bool) -> str:
-        kind, axes = self._call.dtype(self._value), output_axes(self._shape)
-        element = widened(Load(self._value, at(axes)), kind)
-        key: Expr = apply("ordinal", element) if kind.is_float else Cast(element, DType.I32)
-        if not descending:
-            key = apply("not", key)
-        return self._stored(axes, key, "keys")
+        axes = output_axes(self._shape)
+        element = Load(self._value, at(axes))
+        return self._stored(axes, key(element, self._call.dtype(self._value), descending=descending), "keys")
 
     def _threshold(self, keys: str) -> str:
         """The largest number that at least `count` keys reach."""
@@ -77,8 +68,8 @@ class _Selection:
             now: Expr = Load(found, at(axes)) if found else _LEAST
             more = apply("add", now, Load(bits, (Index.of(bit),))) if found else _ZERO
             inner = ReduceAxes()
-            key = Load(keys, self._at(axes, inner.index(self._size)))
-            reaches = apply("select", apply("less_equal", more, key), _ONE, _ZERO)
+            own = Load(keys, self._at(axes, inner.index(self._size)))
+            reaches = apply("select", apply("less_equal", more, own), _ONE, _ZERO)
             reach = self._call.intermediate(reduced(axes, inner, "sum", reaches, DType.I32), f"reach.{bit}")
             enough = apply("less_equal", Const(self._count, DType.I32), Load(reach, at(axes)))
             found = self._stored(axes, apply("select", enough, more, now), f"threshold.{bit}")
@@ -87,10 +78,10 @@ class _Selection:
     def _counted(self, keys: str, threshold: str) -> str:
         """How many of the elements up to each are wanted, itself included."""
         axes = output_axes(self._shape)
-        key, limit = Load(keys, at(axes)), Load(threshold, self._at(axes, Index.of(0)))
+        own, limit = Load(keys, at(axes)), Load(threshold, self._at(axes, Index.of(0)))
         # Two counts in one number: those above the threshold in the upper half, those at it in the lower.
-        level = apply("select", apply("equal", key, limit), Const(1, DType.I64), Const(0, DType.I64))
-        both = apply("select", apply("less", limit, key), _WIDE_ONE, level)
+        level = apply("select", apply("equal", own, limit), Const(1, DType.I64), Const(0, DType.I64))
+        both = apply("select", apply("less", limit, own), _WIDE_ONE, level)
         counts = scanned(
             self._call, self._stored(axes, both, "counts", DType.I64), self._axis, "sum", "counted"
         )

@@ -113,3 +113,31 @@ def test_places_of_extremes(kind: str, last: int, keep: int) -> None:
     find = np.argmax if kind == "ArgMax" else np.argmin
     wanted = 4 - find(x[:, ::-1], axis=1) if last else find(x, axis=1)
     np.testing.assert_array_equal(got, wanted[:, None] if keep else wanted)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("count", [5, 40])
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int32, np.uint8, np.int64])
+def test_the_first_of_an_order(kind: Any, count: int, largest: int) -> None:
+    """Of equal elements the first, NaN as the largest, both zeros equal; the few and the some have ways of their own."""
+    x = np.random.default_rng(5).integers(0, 9, (3, 300)).astype(kind)
+    if np.dtype(kind).kind == "f":
+        x[0, 7::50], x[1, 3], x[1, 90], x[2, 4] = np.nan, np.inf, -np.inf, np.nan
+        x[0, ::3] *= -1
+    node = helper.make_node("TopK", ["x", "k"], ["values", "places"], largest=largest)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+        [
+            helper.make_tensor_value_info("values", helper.np_dtype_to_tensor_dtype(x.dtype), None),
+            helper.make_tensor_value_info("places", TensorProto.INT64, None),
+        ],
+        [helper.make_tensor("k", TensorProto.INT64, [1], [count])],
+    )
+    values, places = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])).run([x])
+    order = x.astype(np.float64)
+    order = np.where(np.isnan(order), np.inf, np.where(np.isinf(order), np.sign(order) * 1e9, order))
+    wanted = np.argsort(-order if largest else order, axis=1, kind="stable")[:, :count]
+    np.testing.assert_array_equal(places, wanted)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, 1))
