@@ -1,6 +1,6 @@
 """What an algorithm costs without measuring: enough to tell whether fewer multiplications pay for what surrounds them.
 
-    cycles = sum over stages of points / (lanes * pipes)
+    cycles = sum over stages of points / (lanes in use * pipes)
            + bytes of what is stored between phases, written and read
            + bytes of the constants                                     each over the rate at which they come
 
@@ -32,16 +32,25 @@ KEPT_UP = 8
 
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
     """Cycles of a Workload as an algorithm makes it; `stored`: stages whose results lie in memory between phases."""
-    arithmetic = sum(
-        s.points * _kept(s) / (target.lanes(s.dtype.size_bytes) * target.multiply_adds)
-        for s in workload.stages
-    )
+    arithmetic = sum(s.points * _kept(s) / _at_once(s, target) for s in workload.stages)
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
     room = KEPT_UP * target.l2_bytes if target.memory_rate else target.l2_bytes // 2
     rate = NEAR if between <= room else STREAMED
     return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
+
+
+def _at_once(stage: Stage, target: Target) -> float:
+    """Points of a stage that one cycle computes.
+
+    A transform, which multiplies by entries of matrices, has no more lanes in use than it has channels. Others share
+    the last vector where it is half full at most (compiler/space/last_vectors.py).
+    """
+    lanes, wide = target.lanes(stage.dtype.size_bytes), stage.axes[-1].size
+    transforms = any(isinstance(e, Pick) for e in walk(stage.body))
+    idle = wide < lanes if transforms else lanes // 2 < wide < lanes
+    return (wide if idle else lanes) * target.multiply_adds
 
 
 def _kept(stage: Stage) -> float:

@@ -73,6 +73,11 @@ def test_what_moves_one_by_one_counts() -> None:
     assert algorithm(padded_convolution(96, 16, 12, 3), target=NEAR).startswith("winograd")
 
 
+def test_transforms_of_few_channels_leave_lanes_idle() -> None:
+    assert algorithm(padded_convolution(20, 4, 16, 5)) == "direct"
+    assert algorithm(padded_convolution(20, 8, 16, 5)).startswith("winograd")
+
+
 def test_zeros_of_the_matrices_cost_nothing() -> None:
     """Of eight channels, half of what the transforms would add up is nothing."""
     assert algorithm(padded_convolution(56, 8, 64, 3)) == "winograd4"
