@@ -12,7 +12,7 @@ from compiler.space.chains import has_long_chain
 from compiler.space.share import share
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.space.structure import TileAxes, crossing_axis, looks_rows_up, tile_axes
-from compiler.target import Target
+from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Stage, Workload
 
 UNROLLS = (1, 2, 4, 8)
@@ -20,6 +20,8 @@ WIDTHS = (1, 2, 4)
 """Vectors of the target that one long vector stands for: their operations take turns while each waits for the last."""
 SHORTEST = 4
 """Lanes of a block that is transposed."""
+LARGEST = 512
+"""Elements of a block that is longer than its vectors."""
 PARALLEL_GRAINS_PER_THREAD = 4
 
 
@@ -46,7 +48,7 @@ class VectorMap:
         if across is None:
             knobs.append(Knob("width", _widths(axes)))
         else:
-            knobs.append(Knob("columns", (1, axes.lanes)))
+            knobs.append(Knob("columns", _columns(stage, axes, across)))
         default = [knob.choices.index(usual[knob.name]) for knob in knobs]
 
         def build(values: dict[str, Value]) -> Schedule:
@@ -89,7 +91,7 @@ def _default(stage: Stage, axes: TileAxes, across: str | None, threads: int) -> 
     unroll = _unrolls(axes)[-1] if looks_rows_up(stage, axes.vector.name) else 1
     values: dict[str, Value] = {"unroll": unroll, "parallel": _enough(axes, threads)}
     if across is not None:
-        return values | {"columns": axes.lanes}
+        return values | {"columns": _columns(stage, axes, across)[-1]}
     return values | {"width": _widths(axes)[-1] if has_long_chain(stage) else 1}
 
 
@@ -99,6 +101,13 @@ def _unrolls(axes: TileAxes) -> tuple[int, ...]:
 
 def _widths(axes: TileAxes) -> tuple[int, ...]:
     return tuple(w for w in WIDTHS if w * axes.lanes < 2 * max(axes.lanes, axes.vector.size))
+
+
+def _columns(stage: Stage, axes: TileAxes, across: str) -> tuple[int, ...]:
+    """Of a block: those of a vector, or those of a line, which are read once then; 1 where nothing is transposed."""
+    of_line = LINE_BYTES // stage.dtype.size_bytes
+    longer = axes.lanes < of_line <= min(LARGEST // axes.lanes, _size(stage, across))
+    return (1, axes.lanes, of_line) if longer else (1, axes.lanes)
 
 
 def _outer(axes: TileAxes, blocked: str | None) -> list[str]:

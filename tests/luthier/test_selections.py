@@ -119,7 +119,7 @@ def test_places_of_extremes(kind: str, last: int, keep: int) -> None:
 @pytest.mark.parametrize("count", [5, 40])
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.int32, np.uint8, np.int64])
 def test_the_first_of_an_order(kind: Any, count: int, largest: int) -> None:
-    """Of equal elements the first, NaN as the largest, both zeros equal; the few and the some have ways of their own."""
+    """Of equal elements the first, NaN as the largest, zeros equal; the few and the some have ways of their own."""
     x = np.random.default_rng(5).integers(0, 9, (3, 300)).astype(kind)
     if np.dtype(kind).kind == "f":
         x[0, 7::50], x[1, 3], x[1, 90], x[2, 4] = np.nan, np.inf, -np.inf, np.nan

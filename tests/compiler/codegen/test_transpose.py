@@ -10,7 +10,7 @@ from compiler.index import Index
 from compiler.pipeline import build_nest
 from compiler.scalar import Bound, Const, Guard, Load
 from compiler.space.rules import build_space
-from compiler.target import PRESETS, native_target
+from compiler.target import LINE_BYTES, PRESETS, native_target
 from tests.compiler.execute import run_native
 from tests.compiler.workloads import mapped, operand, random_operands, transpose
 
@@ -50,3 +50,14 @@ def test_a_guarded_block_is_read_only_where_no_guard_can_fail() -> None:
         schedule = space.schedule(assignment)
         got = run_native(workload, schedule, operands)
         np.testing.assert_array_equal(got, np.pad(operands["x0"].T, ((3, 3), (0, 0))))
+
+
+@pytest.mark.skipif(native_target().instruction_set != "x86_64", reason="runs the code of an x86 CPU")
+@pytest.mark.parametrize(("rows", "columns"), [(768, 512), (50, 70), (16, 8), (64, 15)])
+def test_a_block_has_whole_lines_where_vectors_are_shorter(rows: int, columns: int) -> None:
+    workload, v3 = transpose(rows, columns), PRESETS["x86-64-v3"]
+    space = build_space(workload, v3, 1)
+    assert space.values(space.default)["columns"] == LINE_BYTES // 4
+    operands = random_operands(workload)
+    got = run_native(workload, space.schedule(space.default), operands, target=v3)
+    np.testing.assert_array_equal(got, operands["x0"].T)
