@@ -20,6 +20,8 @@ from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.scalar_type import neutral
 
 _ZERO = Const(0.0)
+_TURNS = 3
+"""Windows have so many times the elements that they take in turns, for what is stored in between to pay."""
 _MOST_COUNTS = 1 << 24
 """Places of an image for which the size of the window is stored."""
 
@@ -27,7 +29,7 @@ _MOST_COUNTS = 1 << 24
 def _max_pool(call: OperatorCall) -> None:
     """Outputs: the largest elements, and where in the input they are."""
     slides = _windows(call, floats=False)
-    largest = _pooled(call, slides, "max", neutral("max", call.dtype(call.value(0))))
+    largest = _pooled_in_turns(call, slides, "max", neutral("max", call.dtype(call.value(0))))
     if len(call.proto.output) < 2 or not call.proto.output[1]:
         return call.emit(largest)
     value = call.intermediate(largest, "max")
@@ -83,7 +85,7 @@ def _column_major(flat: Expr, sizes: tuple[int, ...]) -> Expr:
 def _average_pool(call: OperatorCall) -> None:
     """Sums over windows, times the share that each of their elements has."""
     slides = _windows(call)
-    total = call.intermediate(_pooled(call, slides, "sum", _ZERO), "sum")
+    total = call.intermediate(_pooled_in_turns(call, slides, "sum", _ZERO), "sum")
     axes = output_axes(call.builder.shapes[total])
     value = Load(total, at(axes))
     counts = _counts(call, slides)
@@ -149,13 +151,41 @@ def _windows(call: OperatorCall, *, floats: bool = True) -> tuple[Window, ...]:
     return windows(call, sizes, kernel)
 
 
-def _pooled(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outside: Const) -> Compute:
+def _pooled_in_turns(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outside: Const) -> Compute:
+    """One dimension after the other where large windows overlap: neighbours share what the first ones make."""
+    value = call.value(0)
+    if _TURNS * _in_turns(slides) > math.prod(s.kernel for s in slides):
+        return _pooled(call, slides, reducer, outside)
+    moved = [d for d, slide in enumerate(slides) if slide.kernel > 1]
+    still = [Window(s.size, 1, 1, 1, 0, 0, s.size) for s in slides]
+    for d in moved[:-1]:
+        turn = tuple(slides[d] if other == d else still[other] for other in range(len(slides)))
+        value = call.intermediate(_pooled(call, turn, reducer, outside, value), f"{reducer}.{d}")
+        still[d] = Window(slides[d].outputs, 1, 1, 1, 0, 0, slides[d].outputs)
+    last = tuple(slides[d] if d == moved[-1] else still[d] for d in range(len(slides)))
+    return _pooled(call, last, reducer, outside, value)
+
+
+def _in_turns(slides: tuple[Window, ...]) -> float:
+    """Elements that each output takes in turns, those of the turns before included."""
+    total, later = 0.0, 1.0
+    for slide in reversed(slides):
+        total += slide.kernel * later
+        later *= slide.size / slide.outputs
+    return total
+
+
+def _pooled(
+    call: OperatorCall, slides: tuple[Window, ...], reducer: str, outside: Const, value: str = ""
+) -> Compute:
+    """`value`: what is pooled; the first input, if not said."""
+    value = value or call.value(0)
     axes = output_axes((*call.shape(0)[:2], *(s.outputs for s in slides)))
     inner = ReduceAxes()
     taps = [inner.index(s.kernel) for s in slides]
     batch, channel, *places = at(axes)
     moves = list(zip(slides, places, taps, strict=True))
-    element = windowed_load(call.value(0), (batch, channel), moves, outside)
+    element = windowed_load(value, (batch, channel), moves, outside)
     return reduced(axes, inner, reducer, element, call.dtype(call.value(0)))
 
 

@@ -74,6 +74,12 @@ POOLS = [
     case("AveragePool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     case("AveragePool", IMAGE, kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 0, 0, 1]),
     case("AveragePool", IMAGE, kernel_shape=[3, 3], auto_pad="SAME_LOWER"),
+    # Large windows: one dimension after the other.
+    case("MaxPool", (1, 2, 12, 11), kernel_shape=[9, 9], pads=[4, 4, 4, 4]),
+    case("MaxPool", (1, 2, 30, 19), kernel_shape=[8, 9], strides=[2, 1], dilations=[1, 2], pads=[3, 4, 0, 7]),
+    case("MaxPool", (1, 2, 12, 9, 10), kernel_shape=[5, 5, 5]),
+    case("AveragePool", (2, 3, 17, 14), kernel_shape=[9, 9], pads=[4, 4, 4, 4]),
+    case("AveragePool", (2, 3, 17, 14), kernel_shape=[9, 9], pads=[4, 4, 4, 4], count_include_pad=1),
     case("GlobalAveragePool", IMAGE),
     case("GlobalMaxPool", IMAGE),
     case("GlobalAveragePool", (2, 3, 4)),
