@@ -86,13 +86,18 @@ def default_depth(tile: RegisterTile, vectors: int) -> int:
     """The whole sum where a panel of it fits in half the second cache, else what fills the first cache.
 
     Half of that where a panel serves few places: it is hardly read before the next has to be there as well. A product
-    whose other factor lies in a line of its own has that line in the cache too.
+    whose other factor lies in a line of its own has that line in the cache too: what the next rows find in it is lost
+    where not all fit.
     """
     *parts, whole = tile.depths
-    bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + _line_of_one(tile)
+    line = _line_of_one(tile)
+    bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + line
     share = 4 if _places(tile) < MANY_PLACES else 2
     if not parts or whole * bytes_of_one <= tile.target.l2_bytes // share:
         return whole
+    fitting = [d for d in parts if d * bytes_of_one <= tile.target.l1_bytes]
+    if line and fitting:
+        return fitting[-1]
     return min(parts, key=lambda d: abs(d * bytes_of_one - tile.target.l1_bytes))
 
 

@@ -10,8 +10,8 @@ from math import prod, sqrt
 
 from compiler.schedule.steps import Algorithm, ComputeAt, Reorder, Split, Step
 from compiler.schedule.strassen import HALVES, find_product, growth, strassen
-from compiler.space.default_order import MEMORY, NEAR, counted_on
-from compiler.space.estimate import STREAMED, fetched
+from compiler.space.default_order import FAR, MEMORY, NEAR, counted_on
+from compiler.space.estimate import KEPT_UP, STREAMED, fetched
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
@@ -75,11 +75,18 @@ class StrassenPhases:
         between = sum(t.size_bytes for t in self.workload.temporaries if t.name in stored)
         rows = self._found.row.size * prod(a.size for a in self._found.batch)
         ends = [rows * a.size * stage.dtype.size_bytes for a in (self._found.summed, self._found.column)]
-        near = target.memory_rate > 0 and between <= NEAR_CACHES * target.l2_bytes
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
-        stays = between + max(ends) <= counted_on(target)
-        moved = (between + sum(ends)) * (NEAR if near else STREAMED if stays else MEMORY)
+        moved = (between + sum(ends)) * self._rate(between, max(ends))
         return products + moved + fetched(constants, products, target)
+
+    def _rate(self, between: int, end: int) -> float:
+        """Cycles per byte of what is moved: `between` is summed, and `end` is the larger of what is read and stored."""
+        target = self._target
+        if target.memory_rate and between <= NEAR_CACHES * target.l2_bytes:
+            return NEAR
+        if between + end > counted_on(target):
+            return MEMORY
+        return STREAMED if between <= KEPT_UP * target.l2_bytes else FAR
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:

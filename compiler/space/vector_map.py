@@ -40,7 +40,7 @@ class VectorMap:
         """Knobs: unroll (vectors), parallel (loops shared together), width, or columns (of a block to transpose)."""
         stage = workload.stages[0]
         axes, across = _crossing(workload, stage, _axes(workload, stage, target))
-        usual = _default(stage, axes, across, threads)
+        usual = _default(stage, axes, across, target, threads)
         knobs = [
             Knob("unroll", _unrolls(axes)),
             Knob("parallel", tuple(range(1, len(_outer(axes, None)) + 1))),
@@ -48,7 +48,7 @@ class VectorMap:
         if across is None:
             knobs.append(Knob("width", _widths(axes)))
         else:
-            knobs.append(Knob("columns", _columns(stage, axes, across)))
+            knobs.append(Knob("columns", _columns(stage, axes, across, target)))
         default = [knob.choices.index(usual[knob.name]) for knob in knobs]
 
         def build(values: dict[str, Value]) -> Schedule:
@@ -60,7 +60,7 @@ class VectorMap:
 def map_steps(workload: Workload, stage: Stage, target: Target, threads: int) -> list[Step]:
     """The Steps of one map of a Workload, as the analytic default has them."""
     axes, across = _crossing(workload, stage, _axes(workload, stage, target))
-    return _steps(stage.name, axes, across, _default(stage, axes, across, threads))
+    return _steps(stage.name, axes, across, _default(stage, axes, across, target, threads))
 
 
 def _axes(workload: Workload, stage: Stage, target: Target) -> TileAxes:
@@ -86,12 +86,14 @@ def _size(stage: Stage, name: str) -> int:
     return next(a.size for a in stage.axes if a.name == name)
 
 
-def _default(stage: Stage, axes: TileAxes, across: str | None, threads: int) -> dict[str, Value]:
+def _default(
+    stage: Stage, axes: TileAxes, across: str | None, target: Target, threads: int
+) -> dict[str, Value]:
     # What is looked up once serves all vectors of a copy: the longer it is, the fewer reads wait for an index.
     unroll = _unrolls(axes)[-1] if looks_rows_up(stage, axes.vector.name) else 1
     values: dict[str, Value] = {"unroll": unroll, "parallel": _enough(axes, threads)}
     if across is not None:
-        return values | {"columns": _columns(stage, axes, across)[-1]}
+        return values | {"columns": _columns(stage, axes, across, target)[-1]}
     return values | {"width": _widths(axes)[-1] if has_long_chain(stage) else 1}
 
 
@@ -103,10 +105,13 @@ def _widths(axes: TileAxes) -> tuple[int, ...]:
     return tuple(w for w in WIDTHS if w * axes.lanes < 2 * max(axes.lanes, axes.vector.size))
 
 
-def _columns(stage: Stage, axes: TileAxes, across: str) -> tuple[int, ...]:
-    """Of a block: those of a vector, or those of a line, which are read once then; 1 where nothing is transposed."""
+def _columns(stage: Stage, axes: TileAxes, across: str, target: Target) -> tuple[int, ...]:
+    """Of a block: as many as lanes, or those of a line where vectors are shorter; 1 where nothing is transposed.
+
+    Half a line that is read, and the other half for a later block, is read twice.
+    """
     of_line = LINE_BYTES // stage.dtype.size_bytes
-    longer = axes.lanes < of_line <= min(LARGEST // axes.lanes, _size(stage, across))
+    longer = target.vector_bytes < LINE_BYTES and of_line <= min(LARGEST // axes.lanes, _size(stage, across))
     return (1, axes.lanes, of_line) if longer else (1, axes.lanes)
 
 

@@ -18,7 +18,8 @@ from compiler.space.register_tile import RegisterTile
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace, Value, number
 from compiler.symbol import Symbol
-from compiler.target import PRESETS, native_target
+from compiler.target import LINE_BYTES, PRESETS, native_target
+from compiler.workload.ir import Workload
 from compiler.workload.specialise import specialise
 from tests.compiler.execute import native_outputs, stored_error
 from tests.compiler.symbolic import symbolic_rows
@@ -114,14 +115,27 @@ def test_a_panel_too_large_for_the_second_cache_is_cut(rows: int, k: int, *, who
 def test_products_that_lie_in_lines_of_their_own_are_fewer(
     x: tuple[str, str], k: int, *, whole: bool
 ) -> None:
-    """As where a 1x1 convolution reads an image channel by channel."""
-    shape = (49, k) if x[0] == "s0" else (k, 49)
-    body = apply("mul", Load("x0", at(*x)), Load("c0", at("s1", "r0")))
-    operands = (operand("x0", *shape), operand("c0", 512, k, constant=True))
-    workload = anchored((49, 512), (k,), "sum", body, operands)
     target = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
-    space = build_space(workload, target, 1)
+    space = build_space(_places(x, k), target, 1)
     assert (space.values(space.default)["depth"] == k) is whole
+
+
+def test_lines_of_products_stay_in_the_first_cache_for_the_rows_to_come() -> None:
+    v3 = replace(PRESETS["x86-64-v3"], l2_bytes=512 << 10)
+    space = build_space(_places(("r0", "s0"), 2048, places=196, columns=1024), v3, 1)
+    values = space.values(space.default)
+    depth, vectors = values["depth"], values["vectors"]
+    assert isinstance(depth, int)
+    assert isinstance(vectors, int)
+    assert depth * (vectors * v3.vector_bytes + LINE_BYTES) <= v3.l1_bytes
+
+
+def _places(x: tuple[str, str], k: int, places: int = 49, columns: int = 512) -> Workload:
+    """As where a 1x1 convolution reads an image: place by place, or channel by channel."""
+    shape = (places, k) if x[0] == "s0" else (k, places)
+    body = apply("mul", Load("x0", at(*x)), Load("c0", at("s1", "r0")))
+    operands = (operand("x0", *shape), operand("c0", columns, k, constant=True))
+    return anchored((places, columns), (k,), "sum", body, operands)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
