@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.errors import ScheduleError
+from compiler.scalar import loads
 from compiler.schedule.padded import find_padding
 from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
@@ -25,7 +26,7 @@ from compiler.space.strassen_phases import StrassenPhases, can_cut
 from compiler.space.structure import gathers
 from compiler.space.winograd_blocks import WinogradBlocks, winograd_blocks
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
-from compiler.target import Target
+from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Workload
 
 DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
@@ -44,8 +45,9 @@ FILLED = 0.85
 """Share of the lanes along the columns above which lanes along the sum have little to gain."""
 TRIED = 1.25
 """Cycles, as a share of the direct form's, above which lanes along the sum are no choice of the search."""
-PANEL_ROWS = 8
-"""Rows that make a copy worth its while: each element of it is read once per row."""
+PANEL_ROWS, MANY_ROWS = 8, 96
+"""Rows that make a copy worth its while: each element of it is read once per row. The second where lanes are neighbours
+already, and a copy only brings lines nearer."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +120,17 @@ class Reduction:
 def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Value]]) -> str:
     """The algorithm that is best without measuring, as far as structure tells.
 
-    Panels where lanes would otherwise be gathered, and enough rows read what is copied. Apart where a tile that holds
-    every block has fewer rows than there are. Separated where windows share enough.
-    Inner where lanes along the sum are clearly better filled.
+    Panels where lanes would otherwise be gathered, and enough rows read what is copied; for many rows also where lines
+    of both factors are far apart. Apart where a tile that holds every block has fewer rows than there are. Separated
+    where windows share enough. Inner where lanes along the sum are clearly better filled.
     """
     if kind == INSTRUCTION:
         return next(iter(plans))
     tile = plans[DIRECT].tile
     rows = tile.axes.row.size if tile.axes.row is not None else 1
     if PANELS in plans and rows >= PANEL_ROWS and gathers(tile.workload, tile.anchor, tile.axes.vector):
+        return PANELS
+    if PANELS in plans and rows >= MANY_ROWS and _reads_lines_apart(tile):
         return PANELS
     shared = plans[SEPARATED].phases if SEPARATED in plans else None
     if isinstance(shared, SeparatedPhases):
@@ -246,6 +250,25 @@ def _phases(
         yield PANELS, panel_phases(workload, vector.name, lanes, target, threads)
     if tile.copies > 1:
         yield APART, ApartPhases(workload, threads)
+
+
+def _reads_lines_apart(tile: RegisterTile) -> bool:
+    """Whether each product of a sum reads other lines of both factors, of which vectors take a part."""
+    size = tile.anchor.dtype.size_bytes
+    if tile.axes.lanes * size >= LINE_BYTES:
+        return False
+    summed = tile.anchor.reduce_axes[-1].name
+    return all(
+        abs(
+            sum(
+                i.coefficient(summed) * s
+                for i, s in zip(load.indices, tile.workload.buffers[load.buffer].strides, strict=True)
+            )
+        )
+        * size
+        >= LINE_BYTES
+        for load in loads(tile.anchor.body)
+    )
 
 
 def _inner_cycles(tile: InnerTile) -> float:

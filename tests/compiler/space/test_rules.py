@@ -191,3 +191,21 @@ def test_windows_below_each_other_stand_in_the_body(channels_first: bool) -> Non
     workload = anchored(sizes, (7, 7), "sum", body, operands)
     tile = RegisterTile(workload, *workload.stages, V3, 1)
     assert default_values(tile)["reduce"] == (1 if channels_first else 0)
+
+
+@pytest.mark.parametrize(
+    ("x", "rows", "chosen"),
+    [
+        pytest.param(("r0", "s0"), 128, "panels", id="turned, many rows"),
+        pytest.param(("r0", "s0"), 32, "direct", id="turned, few rows"),
+        pytest.param(("s0", "r0"), 128, "direct", id="one after the other"),
+    ],
+)
+def test_lines_of_both_factors_that_are_far_apart_are_copied_for_many_rows(
+    x: tuple[str, str], rows: int, chosen: str
+) -> None:
+    sizes = {"s0": rows, "r0": 256}
+    operands = (operand("x0", *(sizes[name] for name in x)), operand("x1", 256, 192))
+    body = apply("mul", Load("x0", at(*x)), Load("x1", at("r0", "s1")))
+    space = build_space(anchored((rows, 192), (256,), "sum", body, operands), V3, 1)
+    assert space.values(space.default)["algorithm"] == chosen
