@@ -65,12 +65,15 @@ def test_what_is_compared_with_the_least_is_skipped_too() -> None:
     assert any(isinstance(s, If) for s in walk_statements(found))
 
 
-def test_large_windows_are_no_large_code() -> None:
-    """The borders of a window of 9 on both sides, in both dimensions."""
-    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[9, 9], pads=[4] * 4)
-    (subgraph,) = lower_graph(import_model(model([node], {"x": [1, 16, 20, 20]}))).subgraphs
-    for target in (PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]):
-        build_kernel(subgraph.workload, default_schedule(subgraph.workload, target, 1), target)
+@pytest.mark.parametrize("kind", ["MaxPool", "LpPool"])
+def test_large_windows_are_no_large_code(kind: str) -> None:
+    """The borders of a window of 9 on both sides, in both dimensions: in turns for a maximum, at once for a norm."""
+    node = helper.make_node(kind, ["x"], ["y"], kernel_shape=[9, 9], pads=[4] * 4)
+    subgraphs = lower_graph(import_model(model([node], {"x": [1, 16, 20, 20]}))).subgraphs
+    assert len(subgraphs) == {"MaxPool": 2, "LpPool": 1}[kind]
+    for subgraph in subgraphs:
+        for target in (PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]):
+            build_kernel(subgraph.workload, default_schedule(subgraph.workload, target, 1), target)
 
 
 @pytest.mark.parametrize(
