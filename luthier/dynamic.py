@@ -164,7 +164,8 @@ class DynamicModule:
             iteration += 1
             # Iterations that differ in what has to be compiled would differ in every piece, too.
             while (
-                (piece := plan.piece)
+                going
+                and (piece := plan.piece)
                 and compiled == self._compilations
                 and limit - iteration >= len(piece.scanned)
             ):

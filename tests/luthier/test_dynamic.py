@@ -156,6 +156,20 @@ def test_a_loop_that_its_body_ends_makes_no_step_too_many() -> None:
     assert squares.shape == (71, 2)
 
 
+def test_a_loop_that_ends_after_its_first_iteration_makes_one() -> None:
+    """Its condition is the same in every iteration, so that only the first one has to be asked."""
+    graph = counting("n", "")
+    (loop,) = graph.node
+    body = next(a.g for a in loop.attribute if a.name == "body")
+    del body.node[-1]
+    never = helper.make_tensor("never", TensorProto.BOOL, [], [0])
+    body.node.append(helper.make_node("Constant", [], ["again"], value=never))
+    found = module(graph)
+    given = {"x": np.ones((100, 2), np.float32), "n": np.array(90)}
+    for _ in range(2):  # the second run has nothing to compile, which is when iterations go in pieces
+        assert found.run(given)["squares"].shape == (1, 2)
+
+
 @pytest.mark.parametrize("backwards", [0, 1])
 def test_scan(backwards: int) -> None:
     body = helper.make_graph(
