@@ -20,7 +20,7 @@ from compiler.scalar import Apply, Guard, Load, loads, walk
 from compiler.schedule.steps import ComputeAt, Pack, Reorder, RFactor, Split, Step
 from compiler.space.register_tile import VECTORS, RegisterTile, innermost, unroll_sums
 from compiler.space.space import Value, number
-from compiler.space.structure import packable
+from compiler.space.structure import packable, step_along
 from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -50,8 +50,7 @@ def inner_axis(workload: Workload, stage: Stage, target: Target) -> Axis | None:
 def _side_by_side(workload: Workload, load: Load, name: str, packed: tuple[str, ...]) -> bool:
     if not all(index.is_affine() for index in load.indices):
         return False
-    strides = workload.buffers[load.buffer].strides
-    step = sum(i.coefficient(name) * s for i, s in zip(load.indices, strides, strict=True))
+    step = step_along(workload, load, name)
     return step == 1 or (load.buffer in packed and step > 0)
 
 

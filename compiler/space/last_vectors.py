@@ -12,7 +12,7 @@ from compiler.loop.fold import FOLDS, LEAST_LANES, MOST_BYTES
 from compiler.loop.pair import LEAST_LANES as LEAST_LANES_OF_A_ROW
 from compiler.loop.pair import ROWS
 from compiler.scalar import Apply, Expr, loads
-from compiler.space.structure import TileAxes
+from compiler.space.structure import TileAxes, step_along
 from compiler.workload.ir import Stage, Workload
 
 
@@ -24,11 +24,7 @@ def last_folds(workload: Workload, anchor: Stage, axes: TileAxes) -> int:
         return 1
     along, lane = anchor.reduce_axes[-1], axes.vector.name
     for shared, other in _products(anchor):
-        steps = [
-            sum(i.coefficient(along.name) * s for i, s in zip(load.indices, strides, strict=True))
-            for load in loads(shared)
-            for strides in (workload.buffers[load.buffer].strides,)
-        ]
+        steps = [step_along(workload, load, along.name) for load in loads(shared)]
         if lane not in _names(shared) and set(steps) == {1} and lane in _names(other):
             fitting = (f for f in FOLDS if rest * f <= lanes and f * size <= MOST_BYTES and f <= along.size)
             return next(fitting, 1)

@@ -23,7 +23,7 @@ from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.strassen_phases import StrassenPhases, can_cut
-from compiler.space.structure import gathers
+from compiler.space.structure import gathers, step_along
 from compiler.space.winograd_blocks import WinogradBlocks, winograd_blocks
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import LINE_BYTES, Target
@@ -258,17 +258,8 @@ def _reads_lines_apart(tile: RegisterTile) -> bool:
     if tile.axes.lanes * size >= LINE_BYTES:
         return False
     summed = tile.anchor.reduce_axes[-1].name
-    return all(
-        abs(
-            sum(
-                i.coefficient(summed) * s
-                for i, s in zip(load.indices, tile.workload.buffers[load.buffer].strides, strict=True)
-            )
-        )
-        * size
-        >= LINE_BYTES
-        for load in loads(tile.anchor.body)
-    )
+    steps = (step_along(tile.workload, load, summed) for load in loads(tile.anchor.body))
+    return all(abs(step) * size >= LINE_BYTES for step in steps)
 
 
 def _inner_cycles(tile: InnerTile) -> float:

@@ -136,13 +136,17 @@ def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | Non
     return None
 
 
+def step_along(workload: Workload, load: Load, name: str) -> int:
+    """How many elements of its buffer a load moves on with an axis."""
+    strides = workload.buffers[load.buffer].strides
+    return sum(i.coefficient(name) * s for i, s in zip(load.indices, strides, strict=True))
+
+
 def gathers(workload: Workload, stage: Stage, vector: Axis) -> bool:
     """Whether an input's elements along the vector axis are apart in memory."""
     constants = {o.name for o in workload.operands if o.constant}
     for load in loads(stage.body):
-        strides = workload.buffers[load.buffer].strides
-        step = sum(i.coefficient(vector.name) * s for i, s in zip(load.indices, strides, strict=True))
-        if load.buffer not in constants and step > 1:
+        if load.buffer not in constants and step_along(workload, load, vector.name) > 1:
             return True
     return False
 

@@ -26,7 +26,7 @@ from compiler.space.estimate import algorithm_cycles
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
-from compiler.space.structure import tile_axes
+from compiler.space.structure import step_along, tile_axes
 from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -274,8 +274,7 @@ class WinogradPhases:
 
 def _lies_along(workload: Workload, load: Load, name: str) -> bool:
     """Whether neighbours along an axis are neighbours in memory."""
-    strides = workload.buffers[load.buffer].strides
-    return sum(i.coefficient(name) * s for i, s in zip(load.indices, strides, strict=True)) == 1
+    return step_along(workload, load, name) == 1
 
 
 def bind(stage: str, *, unrolled: tuple[str, ...], vector: str) -> list[Step]:
