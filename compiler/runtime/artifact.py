@@ -172,6 +172,7 @@ def _header(image: Image) -> dict[str, Any]:
         "zeroed_bytes": image.zeroed_bytes,
         "symbols": [[s.name, s.low, s.high, list(s.hints)] for s in image.symbols],
         "lives": [[v.value, v.first, v.last, index_json(v.size_bytes), v.border] for v in image.lives],
+        "reread": list(image.reread),
         "lookups": [[t.workload, t.name, t.weight, t.lookup, t.expected_loss] for t in image.lookups],
     }
 
@@ -200,6 +201,7 @@ def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
         lookups=tuple(TaskLookup(*row) for row in header["lookups"]),
         symbols=tuple(Symbol(name, low, high, tuple(hints)) for name, low, high, hints in header["symbols"]),
         lives=tuple(Life(value, a, b, index_from_json(size), n) for value, a, b, size, n in header["lives"]),
+        reread=tuple(int(number) for number in header.get("reread", ())),
     )
 
 

@@ -6,8 +6,10 @@ slot  ::= Slot(kind, where)     kind: input | output | constant (number), arena 
                                       planned (number of a life), symbol (number)
 
 A static model has its memory planned (arena, zeroed). One with symbols has the lives of its values instead, which are
-placed for the sizes of each run. `named` holds a static Image of the same model for each size that was named when it
-was compiled; its constants are the very arrays of the others where they are equal.
+placed for the sizes of each run. `reread` has the numbers of the inputs that kernels read in vectors again and again
+(compiler/workload/reread.py): a run copies them first where they do not begin as vectors should. `named` holds a static
+Image of the same model for each size that was named when it was compiled; its constants are the very arrays of the
+others where they are equal.
 """
 
 from __future__ import annotations
@@ -99,6 +101,7 @@ class Image:
     lookups: tuple[TaskLookup, ...]
     symbols: tuple[Symbol, ...] = ()
     lives: tuple[Life, ...] = ()
+    reread: tuple[int, ...] = ()
     named: tuple[Image, ...] = ()
 
     @property

@@ -24,6 +24,7 @@ from compiler.symbol import as_size
 from compiler.target import Target
 from compiler.workload.ir import Operand
 from compiler.workload.program import Program, Subgraph
+from compiler.workload.reread import reread_inputs
 
 
 def link(
@@ -66,6 +67,7 @@ def link(
         lookups=lookups,
         symbols=program.symbols,
         lives=values,
+        reread=reread_inputs(program),
     )
 
 

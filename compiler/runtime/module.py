@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.codegen.kernel import phase_objects
 from compiler.errors import TargetError
-from compiler.runtime.aligned import FreshOutput, aligned, aligned_bytes, data_pointer
+from compiler.runtime.aligned import FreshOutput, aligned, aligned_bytes, aligned_empty, data_pointer
 from compiler.runtime.arguments import Arguments, Array, Values, bind_symbols
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
@@ -235,6 +235,7 @@ class _Context:
         self._zeroed = aligned_bytes(image.zeroed_bytes)
         self._zeroed[:] = 0
         self._held: list[Array] = []
+        self._copies: dict[int, Array] = {}
         self.sizes: Values = {}
         self.execution = Execution(program, image.threads, len(image.slots))
         bases = {"arena": self._arena.ctypes.data, "zeroed": self._zeroed.ctypes.data}
@@ -271,11 +272,25 @@ class _Context:
         self.sizes = sizes
 
     def bind(self, inputs: list[Array], outputs: list[Array]) -> None:
-        """Point the table at checked arrays; they stay alive until `release`."""
+        """Point the table at checked arrays; they stay alive until `release`.
+
+        Inputs that are read in vectors again and again are copied where a vector of theirs would cross a line.
+        """
         self._held = held = [*inputs, *outputs]
         table = self.execution.table
+        for number in self._image.reread:
+            if data_pointer(held[number]) % self._image.target.vector_bytes:
+                held[number] = self._copied(number, held[number])
         for number, where in self._ports:
             table[number] = data_pointer(held[where])
+
+    def _copied(self, number: int, array: Array) -> Array:
+        """The input in memory of the context's own, which the next call of the same sizes uses again."""
+        copy = self._copies.get(number)
+        if copy is None or copy.shape != array.shape:
+            copy = self._copies[number] = aligned_empty(array.shape, array.dtype)
+        copy[...] = array
+        return copy
 
     def release(self) -> None:
         """Forget the caller's arrays."""

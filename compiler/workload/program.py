@@ -13,12 +13,12 @@ from compiler.symbol import Symbol
 from compiler.workload.ir import Operand, Workload
 
 ALIGNMENT = 64
+"""Bytes: every operand of a kernel that lies in the runtime's memory begins at a multiple."""
 STAGGER = 1536
 """By so many bytes, modulo a page, a large value begins behind what it is computed from: at the same place, and a power
 of two further on, the two have other sets of the first cache."""
 STAGGERED_BYTES = 16 << 10
 """Least size of a large value."""
-"""Bytes: every operand of a kernel that lies in the runtime's memory begins at a multiple."""
 
 
 @dataclass(frozen=True, slots=True)
