@@ -64,12 +64,16 @@ def _subgraph(
     instances: Sequence[Subgraph], points: Sequence[Values], symbols: tuple[Symbol, ...]
 ) -> Subgraph:
     name = _common_name([subgraph.name for subgraph in instances], points)
+    # A model may call a size what we call an axis, and PyTorch does: s0.
+    own = {symbol.name: f"${symbol.name}" for symbol in symbols}
+    renamed = [{own[symbol]: value for symbol, value in point.items()} for point in points]
     try:
-        found: Subgraph = generalise([replace(s, name=name) for s in instances], points)
+        found: Subgraph = generalise([replace(s, name=name) for s in instances], renamed)
     except DiffersError as error:
-        raise refused(symbols, f"in {name!r}, {error}") from error
-    workload, names = name_symbols(replace(found.workload, symbols=symbols))
-    return replace(found, workload=workload, symbols=names)
+        raise refused(symbols, f"in {name!r}, {error}".replace("$", "")) from error
+    apart = tuple(replace(symbol, name=own[symbol.name]) for symbol in symbols)
+    workload, names = name_symbols(replace(found.workload, symbols=apart))
+    return replace(found, workload=workload, symbols={new: old[1:] for new, old in names.items()})
 
 
 def _common_name(names: Sequence[str], points: Sequence[Values]) -> str:

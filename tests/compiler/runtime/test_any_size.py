@@ -199,6 +199,20 @@ def test_sizes_that_do_not_fit_are_one_clear_error(shapes: dict[str, tuple[int, 
     module.close()
 
 
+@pytest.mark.parametrize("name", ["s0", "r0", "n0", "x0", "o0", "y0", "seq length + 1"])
+def test_a_size_may_be_called_like_anything_of_ours(name: str) -> None:
+    nodes = [node("Softmax", "x", "a"), node("MatMul", "a w", "y")]
+    model = built(nodes, {"x": [name, 7, 16]}, {"y": [name, 7, 8]}, {"w": (16, 8)})
+    weight = numpy_helper.to_array(model.graph.initializer[0]).astype(np.float64)
+    module = compile_program(lower_any_size(model), native_target(), 1, NoSource())
+    assert [symbol.name for symbol in module.symbols] == [name]
+    for size in SIZES:
+        x = np.random.default_rng(size).standard_normal((size, 7, 16), np.float32)
+        powers = np.exp(x.astype(np.float64))
+        wanted = powers / powers.sum(-1, keepdims=True) @ weight
+        np.testing.assert_allclose(module.run({"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_two_symbols() -> None:
     nodes = [node("Gemm", "x w", "y"), node("Relu", "z", "r")]
     model = built(nodes, {"x": ["n", 5], "z": ["m", 6]}, {"y": ["n", 3], "r": ["m", 6]}, {"w": (5, 3)})
