@@ -53,7 +53,7 @@ class Grid:
                 (where,) = index_arrays((index,), self.ranges, self.found)
                 return np.asarray(values, dtype=self.dtype)[where]
             case Lookup(name, value, inside):
-                read = elementary.place(self.value(value, guarded=guarded), name.extent)
+                read = elementary.place(self.value(value, guarded=guarded), name.size)
                 return replace(self, found={**self.found, name.name: read}).value(inside, guarded=guarded)
             case Dot():
                 msg = "an instruction belongs to a loop nest; evaluate the workload instead"

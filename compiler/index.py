@@ -40,7 +40,18 @@ class LookedUp:
     """An integer in 0 .. extent - 1 that is only known at run time: what the Lookup of this name has read."""
 
     name: str
-    extent: int
+    extent: Divisor
+
+    @property
+    def size(self) -> int:
+        """The extent of what has no symbols left in it."""
+        assert isinstance(self.extent, int), self.extent
+        return self.extent
+
+    def at(self, bindings: Mapping[str, Index]) -> LookedUp:
+        """The same with names in its extent replaced."""
+        extent = Index.of(self.extent).substitute(bindings)
+        return LookedUp(self.name, extent if extent.constant is None else extent.const)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +205,8 @@ class Index:
                 new = bindings.get(atom)
             elif isinstance(atom, LookedUp):
                 new = bindings.get(atom.name)
+                if new is None and isinstance(atom.extent, Index):
+                    new = Index.of(atom.at(bindings))
             elif isinstance(atom, Times):
                 new = product_of(Index.of(factor).substitute(bindings) for factor in atom.factors)
             elif isinstance(atom, FloorDiv):
@@ -271,9 +284,9 @@ def _times(a: Atom, b: Atom) -> Atom:
 
 
 def _parts(atom: FloorDiv | Mod | LookedUp | Times) -> tuple[Index, ...]:
-    """What an atom is made of; what was looked up has no names of its own."""
+    """What an atom is made of; what was looked up has no names but those in its extent."""
     if isinstance(atom, LookedUp):
-        return ()
+        return (atom.extent,) if isinstance(atom.extent, Index) else ()
     if isinstance(atom, Times):
         return tuple(Index.of(factor) for factor in atom.factors)
     return (atom.value,) if isinstance(atom.divisor, int) else (atom.value, atom.divisor)
@@ -315,7 +328,7 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> tuple[int, int]:
     if isinstance(atom, str):
         return 0, ranges[atom] - 1
     if isinstance(atom, LookedUp):
-        return 0, atom.extent - 1
+        return 0, (atom.extent if isinstance(atom.extent, int) else atom.extent.bounds(ranges)[1]) - 1
     if isinstance(atom, Times):
         return _product_bounds(atom, ranges)
     low, high = atom.value.bounds(ranges)

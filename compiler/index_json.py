@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compiler.index import Atom, FloorDiv, Index, LookedUp, Mod, Times
+from compiler.index import Atom, Divisor, FloorDiv, Index, LookedUp, Mod, Times
 
 
 def index_json(index: Index) -> Any:
@@ -24,15 +24,25 @@ def index_from_json(data: Any) -> Index:
     return Index.sum(((_atom_from_json(a), int(c)) for a, c in data[1:]), data[0])
 
 
+def divisor_json(divisor: Divisor) -> Any:
+    """Of a number, or of an expression."""
+    return divisor if isinstance(divisor, int) else index_json(divisor)
+
+
+def divisor_from_json(data: Any) -> Divisor:
+    """Inverse of `divisor_json`; raises ValueError on any other shape."""
+    return data if isinstance(data, int) else index_from_json(data)
+
+
 def _atom_json(atom: Atom) -> Any:
     if isinstance(atom, str):
         return atom
     if isinstance(atom, LookedUp):
-        return ["looked up", atom.name, atom.extent]
+        return ["looked up", atom.name, divisor_json(atom.extent)]
     if isinstance(atom, Times):
         return ["times", *map(_atom_json, atom.factors)]
-    divisor = atom.divisor if isinstance(atom.divisor, int) else index_json(atom.divisor)
-    return ["div" if isinstance(atom, FloorDiv) else "mod", index_json(atom.value), divisor]
+    kind = "div" if isinstance(atom, FloorDiv) else "mod"
+    return [kind, index_json(atom.value), divisor_json(atom.divisor)]
 
 
 def _atom_from_json(data: Any) -> Atom:
@@ -42,7 +52,6 @@ def _atom_from_json(data: Any) -> Atom:
         return Times(tuple(map(_atom_from_json, data[1:])))
     kind, value, divisor = data
     if kind == "looked up":
-        return LookedUp(str(value), int(divisor))
-    inner = index_from_json(value)
-    by = divisor if isinstance(divisor, int) else index_from_json(divisor)
+        return LookedUp(str(value), divisor_from_json(divisor))
+    inner, by = index_from_json(value), divisor_from_json(divisor)
     return FloorDiv(inner, by) if kind == "div" else Mod(inner, by)

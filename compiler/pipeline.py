@@ -13,7 +13,7 @@ compile_program   compiler.runtime      the Image loaded into this process: a Mo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +54,7 @@ from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET, Found, ScheduleSource
 from compiler.space.rules import build_space
+from compiler.symbol import Symbol
 from compiler.target import Target
 from compiler.workload.generalise import Values, sample_values
 from compiler.workload.generalise_program import (
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
     import onnx
 
     from compiler.frontend.builder import GraphBuilder
+
+Importing = Callable[[Values, frozenset[str]], "tuple[Graph, GraphBuilder]"]
 
 
 def load_graph(
@@ -109,7 +112,7 @@ def lower_any_size(
     Raises ModelError, also where the model has no form that holds for all sizes.
     """
     from compiler.frontend.importer import import_source
-    from compiler.frontend.open_inputs import open_inputs, open_values
+    from compiler.frontend.open_inputs import open_inputs
     from compiler.frontend.read import read_source
 
     given = dict(shapes or {})
@@ -118,7 +121,7 @@ def lower_any_size(
     if not opened.symbols:
         return lower(import_source(source, given, frozenset())[0])
 
-    def imported(values: Values, kept: frozenset[str] = frozenset()) -> tuple[Graph, GraphBuilder]:
+    def imported(values: Values, kept: frozenset[str]) -> tuple[Graph, GraphBuilder]:
         try:
             return import_source(source, given | opened.shapes_at(values), kept)
         except UnsupportedOperator:
@@ -126,23 +129,38 @@ def lower_any_size(
         except ModelError as error:
             raise refused_at(opened.symbols, values, error) from error
 
-    points = sample_values(opened.symbols)
+    return lower_for_all(opened.symbols, sample_values(opened.symbols), imported)
+
+
+def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], imported: Importing) -> Program:
+    """Lower a model once for all values of symbols, by examples.
+
+    Args:
+        symbols: of its sizes.
+        points: values to lower it for; the first few differ by one.
+        imported: the Graph for some values, and the builder that knows all values of the model; the second argument are
+            those whose shape depends on the symbols (`Graph.open_values`).
+
+    Raises ModelError where the model has no form that holds for all of them.
+    """
+    from compiler.frontend.open_inputs import open_values
+
     # As many as a fit needs: most models that have no common form are refused by these, at a fraction of the cost.
-    few = points[: len(opened.symbols) + 1]
-    examples = [imported(values) for values in few]
+    few = points[: len(symbols) + 1]
+    examples = [imported(values, frozenset()) for values in few]
     kept = open_values([builder for _, builder in examples])
     if any(name in builder.constants for _, builder in examples for name in kept):
         examples = [imported(values, kept) for values in few]
     graphs = [replace(graph, open_values=kept) for graph, _ in examples]
     programs = [_at_one_size(graphs[0])]
     programs += [with_constants_of(programs[0], _at_one_size(graph)) for graph in graphs[1:]]
-    generalise_program(programs, few, opened.symbols)
+    generalise_program(programs, few, symbols)
     for values in points[len(few) :]:
         programs.append(with_constants_of(programs[0], _at_one_size(imported(values, kept)[0])))
-    common = within_tables(generalise_program(programs, points, opened.symbols))
+    common = within_tables(generalise_program(programs, points, symbols))
     verify_program(common)
     smallest = {symbol.name: symbol.low for symbol in common.symbols}
-    check_outputs(common, imported(smallest)[0].types(), smallest)
+    check_outputs(common, imported(smallest, frozenset())[0].types(), smallest)
     return common
 
 

@@ -21,7 +21,7 @@ from typing import Any, Union, assert_never
 
 from compiler.dtype import DType
 from compiler.index import Index, LookedUp
-from compiler.index_json import index_from_json, index_json
+from compiler.index_json import divisor_from_json, divisor_json, index_from_json, index_json
 from compiler.scalar_ops import OPS
 
 
@@ -234,7 +234,7 @@ def _rewrite_dot(dot: Dot, rule: Callable[[Expr], Expr | None]) -> Dot:
 
 
 def map_indices(expr: Expr, function: Callable[[Index], Index]) -> Expr:
-    """Apply a function to every index of every Load and Bound."""
+    """Apply a function to every index of every Load and Bound, and to every extent that depends on symbols."""
 
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, Load):
@@ -249,6 +249,10 @@ def map_indices(expr: Expr, function: Callable[[Index], Index]) -> Expr:
                 return None
             bounds = tuple(Bound(index, b.low, b.high) for index, b in zip(new, e.bounds, strict=True))
             return Guard(bounds, e.inside, e.outside)
+        if isinstance(e, Lookup) and isinstance(e.found.extent, Index):
+            extent = function(e.found.extent)
+            found = LookedUp(e.found.name, extent if extent.constant is None else extent.const)
+            return None if extent is e.found.extent else Lookup(found, e.value, e.inside)
         return None
 
     return rewrite(expr, rule)
@@ -326,7 +330,7 @@ def expr_json(expr: Expr) -> Any:
         case Pick(values, index, dtype):
             return ["pick", [v.hex() for v in values], index_json(index), dtype.value]
         case Lookup(found, value, inside):
-            return ["lookup", found.name, found.extent, expr_json(value), expr_json(inside)]
+            return ["lookup", found.name, divisor_json(found.extent), expr_json(value), expr_json(inside)]
         case Dot():
             msg = "an instruction is chosen by a schedule; a workload has none"
             raise ValueError(msg)
@@ -350,8 +354,9 @@ def expr_from_json(data: Any) -> Expr:
             return Cast(expr_from_json(value), DType(dtype))
         case ["pick", list(values), index, str(dtype)]:
             return Pick(tuple(float.fromhex(v) for v in values), index_from_json(index), DType(dtype))
-        case ["lookup", str(name), int(extent), value, inside]:
-            return Lookup(LookedUp(name, extent), expr_from_json(value), expr_from_json(inside))
+        case ["lookup", str(name), extent, value, inside]:
+            found = LookedUp(name, divisor_from_json(extent))
+            return Lookup(found, expr_from_json(value), expr_from_json(inside))
         case _:
             msg = f"not a scalar expression: {data!r}"
             raise ValueError(msg)

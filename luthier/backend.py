@@ -20,10 +20,12 @@ from compiler.errors import InputError
 from compiler.frontend.input_kinds import declared_kinds
 from compiler.frontend.segment import checked_model
 from compiler.graph.ir import Graph
-from compiler.pipeline import compile_program, lower
+from compiler.pipeline import Importing, compile_program, lower, lower_for_all
 from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
+from compiler.symbol import Symbol
 from compiler.target import native_target
+from compiler.workload.generalise import Values
 from luthier.dynamic import DynamicModule
 
 
@@ -33,7 +35,7 @@ class LuthierRep(BackendRep):
     def __init__(self, model: onnx.ModelProto) -> None:
         """Compile what can be compiled before the inputs are there; raises ModelError."""
         checked = checked_model(model)
-        self._module = DynamicModule(checked, _compiled)
+        self._module = DynamicModule(checked, _compiled, _compiled_for_all)
         self._outputs = namedtupledict("Outputs", list(checked.outputs))
         kinds = declared_kinds(checked.inputs)
         if kinds is not None:
@@ -93,6 +95,10 @@ class LuthierBackend(Backend):
     def supports_device(cls, device: str) -> bool:
         """Whether code can be made for it: the CPU only."""
         return device.split(":")[0] == "CPU"
+
+
+def _compiled_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], imported: Importing) -> Module:
+    return compile_program(lower_for_all(symbols, points, imported), native_target(), 1, NoSource())
 
 
 def _compiled(graph: Graph) -> Module:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from compiler.collection import no_collection
 from compiler.errors import InputError, NotStatic, NotTuned, TargetError
 from compiler.graph.ir import Graph
-from compiler.pipeline import compile_image, load_graph, lower, lower_any_size
+from compiler.pipeline import Importing, compile_image, load_graph, lower, lower_any_size, lower_for_all
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
 from compiler.schedule.source import Found
+from compiler.symbol import Symbol
 from compiler.target import Target, get_target, usable_cores
+from compiler.workload.generalise import Values
 from compiler.workload.program import Program
 from luthier.cache import Task, has_external_data, image_key, model_key, open_cache
 from luthier.lookups import Lookups
@@ -156,15 +158,20 @@ def as_it_runs(
     constants = ConstantPool()
 
     def make(graph: Graph) -> Module:
+        return made(lower(graph))
+
+    def make_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], imported: Importing) -> Module:
+        return made(lower_for_all(symbols, points, imported))
+
+    def made(program: Program) -> Module:
         with open_lookups(options) as source:
-            program = lower(graph)
             image = compile_image(
                 program, options.target, options.threads, source, consume=True, pool=constants
             )
         return Module(image)
 
     checked = checked_model(model)
-    module = DynamicModule(checked, make)
+    module = DynamicModule(checked, make, make_for_all)
     for size in options.sizes:
         kinds = declared_kinds(checked.inputs, {**options.shapes, **size})
         if kinds is not None:

@@ -4,8 +4,10 @@
         the segment for the kinds of the values that are there (compiled now, or before) → run it → its values
 
 A segment is compiled for the shapes of the values that it reads, and for the values that it must know (the shape of a
-Reshape, the condition of an If). What was compiled is kept for the next time, up to a bound. All arithmetic is in the
-compiled code; this driver hands arrays on, counts the iterations of loops and puts what they collect side by side.
+Reshape, the condition of an If). What was compiled is kept for the next time, up to a bound. Where the numbers among
+them differ from call to call (how many boxes were found), it is compiled once for all of them, if it has such a form.
+All arithmetic is in the compiled code; this driver hands arrays on, counts the iterations of loops and puts what they
+collect side by side.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from compiler.errors import InputError, LuthierError, UnsupportedModel
+from compiler.frontend.builder import GraphBuilder
 from compiler.frontend.input_kinds import check_value
 from compiler.frontend.loops import LoopPlan
 from compiler.frontend.segment import (
@@ -33,42 +35,78 @@ from compiler.frontend.segment import (
     NeedsInput,
     Result,
     Segment,
+    Sized,
     TensorKind,
     content,
     import_segment,
+    segment_for_all,
 )
-from compiler.frontend.work import Work, read_by
+from compiler.frontend.work import Work, Works, read_by
 from compiler.graph.ir import Graph
+from compiler.pipeline import Importing
 from compiler.runtime.module import Module
+from compiler.symbol import Symbol
+from compiler.workload.generalise import DiffersError, Values, values_up_to
+from luthier.values import (
+    Array,
+    Key,
+    Value,
+    array_of,
+    arrays_of,
+    elements_of,
+    fresh,
+    kind_of,
+    signature,
+    stacked,
+    unknown,
+    value_at,
+    value_of,
+)
+from luthier.varying import Numbers, Pattern, Structure, pattern_of, shape_of
 
 _LOG = logging.getLogger("luthier.dynamic")
 _MOST_QUESTIONS = 8
 """Times as many keys as segments are kept: most say which value a segment must know."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
+_FEW = 2
+"""Sizes that a segment has code of their own for: of a third, code for all sizes is made."""
 
-Array = npt.NDArray[Any]
-Value = Union[Array, Known, None, list["Value"]]
-"""An array, one that is the same in every run of a segment, an optional without a value, or a sequence."""
+Place = tuple[int, tuple[str, ...]]
+"""What is left of a model, by number, and the values that are wanted of it."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Compiled:
+    """A segment; `pattern`: of the values that it runs for, where its code is for all sizes."""
+
     segment: Segment
     module: Module | None
+    pattern: Pattern | None = None
 
-
-Key = tuple[Any, ...]
+    def sizes(self, values: Mapping[str, Value]) -> dict[str, int] | None:
+        """Of the symbols; None where the values do not fit."""
+        symbols = () if self.module is None else self.module.symbols
+        return {} if self.pattern is None else self.pattern.sizes(values, symbols)
 
 
 class DynamicModule:
     """Thread-safe. `run` may compile; what it compiled for the last `most` different kinds of values is kept."""
 
-    def __init__(self, model: CheckedModel, make: Callable[[Graph], Module], most: int = 256) -> None:
-        """`make`: compiles a Graph."""
-        self._model, self._make, self._most = model, make, most
+    def __init__(
+        self,
+        model: CheckedModel,
+        make: Callable[[Graph], Module],
+        make_for_all: Callable[[tuple[Symbol, ...], Sequence[Values], Importing], Module],
+        most: int = 256,
+    ) -> None:
+        """`make`: compiles a Graph; `make_for_all`: what `lower_for_all` makes of its arguments."""
+        self._model, self._make, self._make_for_all, self._most = model, make, make_for_all, most
         self._known: OrderedDict[Key, _Compiled | Given] = OrderedDict()
-        self._needed: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
+        self._works = Works(model.work)
+        self._for_all: dict[Place, list[_Compiled]] = {}
+        self._seen: dict[tuple[Place, frozenset[Given], Structure], list[Numbers] | None] = {}
+        self._needed: dict[Place, frozenset[str]] = {}
         self._lock = threading.RLock()
         self._warned = False
         self._compilations = 0
@@ -86,7 +124,9 @@ class DynamicModule:
     @property
     def segments(self) -> int:
         """How many segments are compiled and kept."""
-        return sum(isinstance(known, _Compiled) for known in self._known.values())
+        return sum(isinstance(known, _Compiled) for known in self._known.values()) + sum(
+            map(len, self._for_all.values())
+        )
 
     def prepare(self, shapes: Mapping[str, TensorKind]) -> None:
         """Compile the first segment for inputs of these kinds; raises ModelError."""
@@ -106,19 +146,16 @@ class DynamicModule:
             what = "is missing" if name in self._model.inputs else "is unknown"
             msg = f"input {name!r} {what}; give one value for each of {', '.join(self.inputs)}"
             raise InputError(msg)
-        values = {name: _value(value) for name, value in inputs.items()}
+        values = {name: value_of(value) for name, value in inputs.items()}
         for name, info in self._model.inputs.items():
             check_value(info, values[name])
         found = self._finished(self._model.work, values, self.outputs)
-        own = {id(array) for value in values.values() for array in _arrays(value)}
-        fresh: dict[str, Any] = {}
-        for name in self.outputs:
-            fresh[name] = _fresh(found[name], own)
-        return fresh
+        own = {id(array) for value in values.values() for array in arrays_of(value)}
+        return {name: fresh(found[name], own) for name in self.outputs}
 
     def close(self) -> None:
         """End the threads of all segments."""
-        for known in self._known.values():
+        for known in chain(self._known.values(), *self._for_all.values()):
             _close(known)
 
     def _finished(
@@ -141,8 +178,8 @@ class DynamicModule:
         limit = self._number(plan.trip_count, values, np.iinfo(np.int64).max)
         going = self._number(plan.condition, values, 1)
         # What is known in the first iteration is not in the next: one body for both.
-        carried = [_unknown(self._value_of(name, values)) for name in plan.carried]
-        collected = [list(_elements(values[name])) for name in plan.collected]
+        carried = [unknown(self._value_of(name, values)) for name in plan.carried]
+        collected = [list(elements_of(values[name])) for name in plan.collected]
         iteration = plan.first
         number, condition, *own = plan.inputs
 
@@ -151,13 +188,13 @@ class DynamicModule:
             inner |= {number: np.asarray(iteration, np.int64), condition: np.asarray(True)}
             inner |= zip(own, carried, strict=True)
             found = self._finished(body, inner, tuple(dict.fromkeys(wanted)))
-            return {name: _unknown(value) for name, value in found.items()}
+            return {name: unknown(value) for name, value in found.items()}
 
         while iteration < limit and going:
             compiled = self._compilations
             found = run(plan.body, plan.results)
             results = [found[name] for name in plan.results]
-            going = int(_array(results[0]).reshape(-1)[0])
+            going = int(array_of(results[0]).reshape(-1)[0])
             carried = results[1 : 1 + len(carried)]
             for into, value in zip(collected, results[1 + len(carried) :], strict=True):
                 into.append(value)
@@ -175,18 +212,18 @@ class DynamicModule:
                     for into, name in zip(collected, names, strict=True):
                         into.append(found[name])
                 iteration += len(piece.scanned)
-        stacked = [_stacked(plan, k, elements) for k, elements in enumerate(collected)]
-        pairs = zip(plan.outputs, [*carried, *stacked], strict=True)
+        tensors = [stacked(elements, plan.name, plan.empty[k]) for k, elements in enumerate(collected)]
+        pairs = zip(plan.outputs, [*carried, *tensors], strict=True)
         return {name: value for name, value in pairs if name}
 
     def _value_of(self, name: str, values: Mapping[str, Value]) -> Value:
         return values[name] if name in values else Known(self._model.constant(name))
 
     def _number(self, name: str, values: Mapping[str, Value], default: int) -> int:
-        return int(_array(self._value_of(name, values)).reshape(-1)[0]) if name else default
+        return int(array_of(self._value_of(name, values)).reshape(-1)[0]) if name else default
 
     def _reads(self, work: Work | None, wanted: tuple[str, ...]) -> frozenset[str]:
-        key = (work.number if work else -1, wanted)
+        key = _place(work, wanted)
         with self._lock:
             if key not in self._needed:
                 self._needed[key] = read_by(work, wanted)
@@ -196,8 +233,8 @@ class DynamicModule:
         self, work: Work | None, values: Mapping[str, Value], wanted: tuple[str, ...], *, dry: bool = False
     ) -> _Compiled | None:
         """The segment that comes next; None where `dry`, and it depends on values."""
-        signature = tuple((name, _signature(values[name])) for name in sorted(values))
-        key: Key = (work.number if work else -1, wanted, signature)
+        signatures = tuple((name, signature(values[name])) for name in sorted(values))
+        key: Key = (*_place(work, wanted), signatures)
         needed: set[Given] = set()
         with self._lock:
             while True:
@@ -206,12 +243,15 @@ class DynamicModule:
                     self._known.move_to_end(key)
                     return found
                 if found is None:
+                    for known in self._for_all.get(_place(work, wanted), ()):
+                        if known.sizes(values) is not None:
+                            return known
                     self._explore(key, work, values, wanted, needed)
                     continue
                 if dry:
                     return None
                 needed.add(found)
-                key = (*key, content(_array(_at(values, found))))
+                key = (*key, content(array_of(value_at(values, found))))
 
     def _explore(
         self,
@@ -222,11 +262,11 @@ class DynamicModule:
         needed: set[Given],
     ) -> None:
         """Find out what a key stands for: a segment, or a value that a segment must know."""
-        kinds = {name: _kind(value, name, needed) for name, value in values.items()}
+        kinds = {name: kind_of(value, name, needed) for name, value in values.items()}
         try:
-            segment = import_segment(self._model, work, kinds, wanted)
+            segment = self._imported(work, kinds, wanted)[0]
         except NeedsInput as need:
-            size = _array(_at(values, need.given)).size
+            size = array_of(value_at(values, need.given)).size
             if size > _MOST_KNOWN:
                 msg = f"{need.why.why}: {size} elements, where code can be made for {_MOST_KNOWN}; use fewer"
                 raise UnsupportedModel(msg) from None
@@ -235,9 +275,70 @@ class DynamicModule:
                 _close(self._known.popitem(last=False)[1])
             return
         self._compilations += 1
-        self._known[key] = _Compiled(segment, None if segment.graph is None else self._make(segment.graph))
+        compiled = self._made_for_all(work, values, wanted, frozenset(needed))
+        if compiled is not None:
+            self._for_all.setdefault(_place(work, wanted), []).append(compiled)
+        else:
+            module = None if segment.graph is None else self._make(segment.graph)
+            self._known[key] = _Compiled(segment, module)
         if self.segments > self._most:
             self._forget()
+
+    def _imported(
+        self,
+        work: Work | None,
+        kinds: Mapping[str, Kind],
+        wanted: tuple[str, ...],
+        open_values: frozenset[str] = frozenset(),
+    ) -> tuple[Segment, GraphBuilder]:
+        """`import_segment`; what comes after it is the same object as after other sizes, if it is alike."""
+        segment, builder = import_segment(self._model, work, kinds, wanted, open_values)
+        plan = segment.loop
+        if plan is not None:
+            piece = plan.piece and replace(plan.piece, body=self._works.one(plan.piece.body))
+            plan = replace(plan, body=self._works.one(plan.body), piece=piece)
+        return replace(segment, rest=self._works.one(segment.rest), loop=plan), builder
+
+    def _made_for_all(
+        self,
+        work: Work | None,
+        values: Mapping[str, Value],
+        wanted: tuple[str, ...],
+        needed: frozenset[Given],
+    ) -> _Compiled | None:
+        """A segment for all sizes, where several occurred and it has such a form."""
+        shape = shape_of(values, needed)
+        kind = (_place(work, wanted), needed, shape.structure)
+        seen = self._seen.setdefault(kind, [])
+        if seen is None:
+            return None
+        seen.append(shape.numbers)
+        if len(seen) <= _FEW:
+            return None
+        # What has no such form now, has none later.
+        self._seen[kind] = None
+        pattern = pattern_of(shape.structure, needed, seen)
+        if pattern is None:
+            return None
+        segments: dict[Numbers, Segment] = {}
+
+        def imported(sizes: Values, open_values: frozenset[str]) -> tuple[Graph, GraphBuilder]:
+            kinds = pattern.kinds(values, sizes)
+            segment, builder = self._imported(work, kinds, wanted, open_values)
+            segments[tuple(sizes.values())] = segment
+            if segment.graph is None:
+                msg = "nothing is computed"
+                raise DiffersError(msg)
+            return segment.graph, builder
+
+        try:
+            points = values_up_to({s.name: s.nominal for s in pattern.symbols}, pattern.symbols)
+            module = self._make_for_all(pattern.symbols, points, imported)
+            common = segment_for_all([segments[tuple(point.values())] for point in points], points)
+        except (LuthierError, NeedsInput, DiffersError) as error:
+            _LOG.info("model %r: a segment has no form for all sizes (%s)", self._model.name, error)
+            return None
+        return _Compiled(common, module, pattern)
 
     def _forget(self) -> None:
         """Give up the segment that was not used for the longest time."""
@@ -249,8 +350,14 @@ class DynamicModule:
                 self._most,
             )
             self._warned = True
-        oldest = next(key for key, known in self._known.items() if isinstance(known, _Compiled))
-        _close(self._known.pop(oldest))
+        for key, known in self._known.items():
+            if isinstance(known, _Compiled):
+                _close(self._known.pop(key))
+                return
+
+
+def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
+    return (work.number if work else -1, wanted)
 
 
 def _close(known: _Compiled | Given) -> None:
@@ -258,88 +365,15 @@ def _close(known: _Compiled | Given) -> None:
         known.module.close()
 
 
-def _value(value: Any) -> Value:
-    if value is None:
-        return None
-    if isinstance(value, (list, tuple)):
-        return [_value(element) for element in value]
-    return np.asarray(value)
-
-
-def _array(value: Value) -> Array:
-    if isinstance(value, Known):
-        return value.array
-    if not isinstance(value, np.ndarray):
-        msg = f"a tensor is needed where the value is {'a sequence' if value is not None else 'missing'}"
-        raise InputError(msg)
-    return value
-
-
-def _unknown(value: Value) -> Value:
-    return value.array if isinstance(value, Known) else value
-
-
-def _elements(value: Value) -> Sequence[Value]:
-    return value if isinstance(value, list) else ()
-
-
-def _arrays(value: Value) -> Iterator[Array]:
-    if isinstance(value, list):
-        for element in value:
-            yield from _arrays(element)
-    elif value is not None:
-        yield _array(value)
-
-
-def _fresh(value: Value, given: set[int]) -> Any:
-    """What the caller may keep and change: no array twice, and none of those whose ids are `given`."""
-    if isinstance(value, list):
-        return [_fresh(element, given) for element in value]
-    if value is None:
-        return None
-    array = _array(value)
-    if isinstance(value, Known) or id(array) in given:
-        return array.copy()
-    given.add(id(array))
-    return array
-
-
-def _at(values: Mapping[str, Value], given: Given) -> Value:
-    value = values[given.name]
-    return value if given.element is None else _elements(value)[given.element]
-
-
-def _kind(value: Value, name: str, needed: set[Given], element: int | None = None) -> Kind:
-    if value is None:
-        return None
-    if isinstance(value, list):
-        return tuple(_kind(inner, name, needed, place) for place, inner in enumerate(value))
-    if isinstance(value, Known):
-        return value.array
-    if Given(name, element) in needed:
-        known = value.copy()
-        known.setflags(write=False)
-        return known
-    return TensorKind(value.shape, value.dtype)
-
-
-def _signature(value: Value) -> Key | None:
-    if value is None:
-        return None
-    if isinstance(value, list):
-        return tuple(map(_signature, value))
-    if isinstance(value, Known):
-        return value.content
-    return (value.shape, value.dtype)
-
-
 def _results(compiled: _Compiled, values: Mapping[str, Value]) -> dict[str, Value]:
     """Run a segment."""
+    sizes = compiled.sizes(values)
+    assert sizes is not None
     outputs: Mapping[str, Array] = {}
     if compiled.module is not None:
         places = compiled.segment.inputs
-        given = {spec.name: _array(_at(values, places[spec.name])) for spec in compiled.module.inputs}
-        outputs = compiled.module.run(given)
+        given = {spec.name: array_of(value_at(values, places[spec.name])) for spec in compiled.module.inputs}
+        outputs = compiled.module.run(given, sizes or None)
 
     def value(part: Result) -> Value:
         match part:
@@ -349,24 +383,11 @@ def _results(compiled: _Compiled, values: Mapping[str, Value]) -> dict[str, Valu
                 return [value(element) for element in part]
             case Known():
                 return part
+            case Sized():
+                return part.at(sizes)
             case Computed(output):
                 return outputs[output]
             case Given():
-                return _at(values, part)
+                return value_at(values, part)
 
     return {name: value(part) for name, part in compiled.segment.results.items()}
-
-
-def _stacked(plan: LoopPlan, k: int, elements: Sequence[Value]) -> Array:
-    """The tensor that a loop collects: its elements along a new first dimension."""
-    if elements:
-        arrays = [_array(element) for element in elements]
-        if len({array.shape for array in arrays}) > 1:
-            msg = f"loop {plan.name!r} collects tensors of shapes {sorted({a.shape for a in arrays})}; it must not"
-            raise InputError(msg)
-        return np.stack(arrays)
-    kind = plan.empty[k]
-    if kind is None:
-        msg = f"loop {plan.name!r} collects nothing, and the model does not say what it would; export it with shapes"
-        raise LuthierError(msg)
-    return np.zeros((0, *kind[0]), kind[1])

@@ -288,7 +288,7 @@ class Values:
 
     def _lookup(self, lookup: Lookup) -> Value:
         """One address where all lanes look up the same number, else one per lane."""
-        number = place(self._out, self.value(lookup.value), lookup.found.extent)
+        number = place(self._out, self._arithmetic, self.indices, self.value(lookup.value), lookup.found)
         if number.lanes:
             scope = self.indices.per_lane(lookup.found.name, number.text, number.llvm_type)
         else:

@@ -5,14 +5,16 @@ the number of elements that are not zero. Lowering goes up to such a node; what 
 run, the value is there, and the next Segment is lowered for it.
 
     kind ::= TensorKind(shape, dtype) | Array (known) | None (an optional without a value) | tuple of kinds (a sequence)
-    result ::= Given(name, element) | Computed(output) | Known(array) | None | tuple of results
+    result ::= Given(name, element) | Computed(output) | Known(array) | Sized(numbers) | None | tuple of results
+
+What is lowered for several sizes may have one form for all of them: `segment_for_all` puts it together.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Union
@@ -33,6 +35,9 @@ from compiler.frontend.read import read_source
 from compiler.frontend.tensors import TensorReader
 from compiler.frontend.work import Work, each, read_by, work_of
 from compiler.graph.ir import Graph
+from compiler.index import Index
+from compiler.symbol import as_size, size_at
+from compiler.workload.generalise import DiffersError, Values, polynomial, same_array
 
 Array = npt.NDArray[Any]
 _SHORT = 64
@@ -83,7 +88,21 @@ class Known:
         return content(self.array)
 
 
-Result = Union[Given, Computed, Known, None, tuple["Result", ...]]
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Whole numbers that follow from the sizes for which a segment of any size runs, such as a shape."""
+
+    numbers: tuple[Index, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def at(self, sizes: Mapping[str, int]) -> Known:
+        """The numbers for these sizes."""
+        numbers = [size_at(as_size(number), sizes) for number in self.numbers]
+        return Known(np.array(numbers, self.dtype).reshape(self.shape))
+
+
+Result = Union[Given, Computed, Known, Sized, None, tuple["Result", ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,15 +174,20 @@ def checked_model(model: str | Path | bytes | onnx.ModelProto) -> CheckedModel:
 
 
 def import_segment(
-    model: CheckedModel, work: Work | None, environment: Mapping[str, Kind], wanted: Sequence[str]
-) -> Segment:
-    """Lower what can be lowered.
+    model: CheckedModel,
+    work: Work | None,
+    environment: Mapping[str, Kind],
+    wanted: Sequence[str],
+    open_values: frozenset[str] = frozenset(),
+) -> tuple[Segment, GraphBuilder]:
+    """Lower what can be lowered; the segment, and the builder that knows its values.
 
     Args:
         model: has the initialisers.
         work: what is left of it, or of one of its subgraphs.
         environment: what each value that `work` may read is.
         wanted: the values that must be there after the last segment.
+        open_values: see `Graph`.
 
     Raises:
         NeedsInput: nothing can be lowered before a value of the environment is known.
@@ -171,7 +195,8 @@ def import_segment(
         ModelError: a node is not valid.
     """
     taken = {name for item in each(work) for name in item.node.output}
-    builder = GraphBuilder(reserved=frozenset({*taken, *environment, *model.initialisers, *wanted}))
+    reserved = frozenset({*taken, *environment, *model.initialisers, *wanted})
+    builder = GraphBuilder(reserved, open_values)
     inputs: dict[str, Given] = {}
     for name, kind in environment.items():
         _declare(builder, inputs, name, kind)
@@ -196,7 +221,48 @@ def import_segment(
     outputs: dict[str, None] = {}
     results = {name: _result(builder, inputs, outputs, name) for name in sorted(defined)}
     graph = builder.graph(list(outputs), model.name) if outputs else None
-    return Segment(graph, inputs, results, lowered.rest, loop)
+    return Segment(graph, inputs, results, lowered.rest, loop), builder
+
+
+def segment_for_all(segments: Sequence[Segment], points: Sequence[Values]) -> Segment:
+    """The form that segments of several sizes have in common, without its graph.
+
+    Args:
+        segments: one per point, of Work that is one object where it is alike (`Works`).
+        points: values of the symbols, from `sample_values`.
+
+    Raises:
+        DiffersError: they differ in more than whole numbers that are polynomials of the symbols.
+    """
+    first = segments[0]
+    for other in segments[1:]:
+        alike = (other.inputs, other.rest, other.loop) == (first.inputs, first.rest, first.loop)
+        if not alike or list(other.results) != list(first.results):
+            msg = "what follows depends on the size"
+            raise DiffersError(msg)
+    results = {
+        name: _result_for_all([segment.results[name] for segment in segments], points, name)
+        for name in first.results
+    }
+    return replace(first, graph=None, results=results)
+
+
+def _result_for_all(results: Sequence[Result], points: Sequence[Values], name: str) -> Result:
+    first = results[0]
+    known = [result.array for result in results if isinstance(result, Known)]
+    if len(known) < len(results):
+        if any(other != first for other in results[1:]):
+            msg = f"{name!r} is another value for each size"
+            raise DiffersError(msg)
+        return first
+    if all(same_array(known[0], array) for array in known[1:]):
+        return first
+    if len({(array.shape, array.dtype) for array in known}) > 1 or known[0].dtype.kind not in "iu":
+        msg = f"the constant {name!r} depends on the size"
+        raise DiffersError(msg)
+    columns = zip(*(map(int, array.reshape(-1)) for array in known), strict=True)
+    numbers = tuple(polynomial(column, points, name) for column in columns)
+    return Sized(numbers, known[0].shape, known[0].dtype)
 
 
 def _declare(builder: GraphBuilder, inputs: dict[str, Given], name: str, kind: Kind) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
@@ -38,6 +38,33 @@ class Work:
     opsets: Mapping[str, int]
     after: Work | None
     number: int = field(default_factory=lambda: next(_NUMBERS))
+
+
+class Works:
+    """Keeps one object of Work that is alike, so that what was done for one is found again for the other."""
+
+    def __init__(self, first: Work | None) -> None:
+        """`first` and all that follows it are kept as they are."""
+        self._kept = {item.number for item in each(first)}
+        self._alike: dict[tuple[object, ...], Work] = {}
+
+    def one(self, work: Work | None) -> Work | None:
+        """The object that is kept for this Work."""
+        new = []
+        while work is not None and work.number not in self._kept:
+            new.append(work)
+            work = work.after
+        for item in reversed(new):
+            proto = item.node.SerializeToString(deterministic=True)
+            opsets = tuple(sorted(item.opsets.items()))
+            key = (proto, item.name, item.operator, opsets, work.number if work else None)
+            if key not in self._alike:
+                self._alike[key] = (
+                    item if item.after is work else replace(item, after=work, number=next(_NUMBERS))
+                )
+                self._kept.add(self._alike[key].number)
+            work = self._alike[key]
+        return work
 
 
 def work_of(nodes: Sequence[NodeProto], opsets: Mapping[str, int], outer: str = "") -> Work | None:

@@ -80,7 +80,7 @@ def _lookup_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
 def _extent(index: Index, axes: Mapping[str, Axis]) -> int:
     """Elements of a dimension, as far as the index tells."""
     names = index.names() & axes.keys()
-    return prod([axes[name].size for name in names] + [found.extent for found in index.looked_up()])
+    return prod([axes[name].size for name in names] + [found.size for found in index.looked_up()])
 
 
 def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:

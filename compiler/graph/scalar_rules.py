@@ -109,7 +109,7 @@ def _lookup(lookup: Lookup) -> Expr | None:
     """An index that is known, or that only has one value."""
     match lookup.value:
         case Const(value, _):
-            known = int(elementary.place(value, lookup.found.extent))
+            known = int(elementary.place(value, lookup.found.size))
         case _ if lookup.found.extent == 1:
             known = 0
         case _:

@@ -10,6 +10,7 @@ import numpy as np
 from compiler.casting import cast
 from compiler.dtype import DType
 from compiler.elementary import place
+from compiler.index import Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
 from compiler.scalar import Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
@@ -90,7 +91,7 @@ def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
         case Pick(values, index, dtype):
             return dtype.numpy.type(values[int(index.evaluate(env))])
         case Lookup(found, value_expr, inside):
-            read = int(place(_value(value_expr, env, memory), found.extent))
+            read = int(place(_value(value_expr, env, memory), int(Index.of(found.extent).evaluate(env))))
             return _value(inside, {**env, found.name: read}, memory)
         case Dot():
             return _dot(expr, env, memory)

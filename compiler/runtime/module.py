@@ -91,14 +91,17 @@ class Module:
     def _for(self, inputs: Mapping[str, Array]) -> Module:
         return self.at({name: np.shape(array) for name, array in inputs.items()}) if self._named else self
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array], sizes: Values | None = None) -> dict[str, Array]:
         """Run the model: arrays by input name to fresh arrays by output name.
+
+        `sizes`: of the symbols, where the caller knows them; by default those that the inputs have.
 
         Raises InputError where an input is missing, unknown, or of another shape or type.
         """
         if self._named and (named := self._for(inputs)) is not self:
             return named.run(inputs)
-        sizes = self._sizes(inputs)
+        if sizes is None:
+            sizes = self._sizes(inputs)
         ready = self._input_arrays.check(inputs, sizes)
         outputs = self._fresh(sizes)
         self._run(ready, list(outputs.values()), sizes)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.index import Atom, FloorDiv, Index, Mod, product_of
+from compiler.index import Atom, FloorDiv, Index, LookedUp, Mod, product_of
 from compiler.scalar import FAR, Bound, Guard
 from compiler.symbol import Symbol
 
@@ -50,6 +50,22 @@ def sample_values(symbols: Sequence[Symbol]) -> tuple[Values, ...]:
     points.append({s.name: 4 * base[s.name] + 3 + 4 * place for place, s in enumerate(symbols)})
     within = [{s.name: min(s.high, point[s.name]) for s in symbols} for point in points]
     return tuple(point for place, point in enumerate(within) if point not in within[:place])
+
+
+def values_up_to(seen: Mapping[str, int], symbols: Sequence[Symbol]) -> tuple[Values, ...]:
+    """The same where values are known that occur: none larger, for those may be out of range, and some near.
+
+    What is decided by sizes (what is worth a copy) is decided alike for all of them, or there is no common form.
+    """
+    small = {s.name for s in symbols if seen[s.name] < _BASE}
+    if small:
+        return sample_values(symbols)
+    points = [dict(seen), *({**seen, s.name: seen[s.name] - 1} for s in symbols)]
+    points += [
+        {s.name: seen[s.name] * share // 8 - place for place, s in enumerate(symbols)}
+        for share in (7, 6, 5, 4)
+    ]
+    return tuple(point for place, point in enumerate(points) if point not in points[:place])
 
 
 def generalise(instances: Sequence[Any], points: Sequence[Values], where: str = "") -> Any:
@@ -159,6 +175,8 @@ def _atom(instances: Sequence[Atom], points: Sequence[Values], where: str) -> In
     first = instances[0]
     if all(other == first for other in instances):
         return Index.of(first)
+    if isinstance(first, LookedUp) and all(isinstance(other, LookedUp) for other in instances):
+        return Index.of(_looked_up([o for o in instances if isinstance(o, LookedUp)], points, where))
     if not isinstance(first, FloorDiv | Mod) or any(type(other) is not type(first) for other in instances):
         msg = f"{where} has {first} for one size and {next(o for o in instances if o != first)} for another"
         raise DiffersError(msg)
@@ -166,6 +184,15 @@ def _atom(instances: Sequence[Atom], points: Sequence[Values], where: str) -> In
     value = _index([q.value for q in quotients], points, where)
     divisor = _index([Index.of(q.divisor) for q in quotients], points, where)
     return value // divisor if isinstance(first, FloorDiv) else value % divisor
+
+
+def _looked_up(instances: Sequence[LookedUp], points: Sequence[Values], where: str) -> LookedUp:
+    first = instances[0]
+    if any(other.name != first.name for other in instances):
+        msg = f"{where} is looked up elsewhere"
+        raise DiffersError(msg)
+    extent = _index([Index.of(other.extent) for other in instances], points, where)
+    return first if extent.constant is not None else LookedUp(first.name, extent)
 
 
 def _guard(instances: Sequence[Guard], points: Sequence[Values], where: str) -> Guard:
@@ -250,6 +277,7 @@ def same_array(a: Any, b: Any) -> bool:
 
 _RULES: tuple[tuple[type, Callable[[Sequence[Any], Sequence[Values], str], Any]], ...] = (
     (Index, _index),
+    (LookedUp, _looked_up),
     (Guard, _guard),
     (tuple, _tuple),
     (Mapping, _mapping),

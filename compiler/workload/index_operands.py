@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from compiler.index import Index
 from compiler.scalar import Lookup, loads, walk
+from compiler.symbol import as_size, size_at
 from compiler.workload.ir import Workload
 from compiler.workload.program import Program
 
@@ -10,6 +12,7 @@ from compiler.workload.program import Program
 def index_extents(workload: Workload) -> dict[str, int]:
     """By operand: its elements are looked up in dimensions of at least so many elements."""
     integers = {operand.name for operand in workload.operands if operand.dtype.is_integer}
+    smallest = {symbol.name: symbol.low for symbol in workload.symbols}
     found: dict[str, int] = {}
     for stage in workload.stages:
         for e in (e for result in stage.results for e in walk(result.body)):
@@ -17,7 +20,8 @@ def index_extents(workload: Workload) -> dict[str, int]:
                 continue
             for load in loads(e.value):
                 if load.buffer in integers:
-                    found[load.buffer] = min(e.found.extent, found.get(load.buffer, e.found.extent))
+                    extent = size_at(as_size(Index.of(e.found.extent)), smallest)
+                    found[load.buffer] = min(extent, found.get(load.buffer, extent))
     return found
 
 

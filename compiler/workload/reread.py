@@ -7,10 +7,12 @@ A vector that crosses a line of the cache takes two loads. Arrays of a caller be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from compiler.index import Index
 from compiler.scalar import loads
+from compiler.symbol import as_size, size_at
 from compiler.workload.ir import Operand, Stage, Workload
 from compiler.workload.program import ALIGNMENT, Program
 
@@ -32,6 +34,7 @@ def reread_inputs(program: Program) -> tuple[int, ...]:
 def reread_operands(workload: Workload) -> frozenset[str]:
     """Operands of which a sum reads neighbours for neighbours of its result, and each of them often."""
     inputs = {o.name: o for o in workload.operands if not o.constant and _keeps_lines(o)}
+    nominal = {symbol.name: symbol.nominal for symbol in workload.symbols}
     return frozenset(
         load.buffer
         for stage in workload.stages
@@ -39,7 +42,7 @@ def reread_operands(workload: Workload) -> frozenset[str]:
         for load in loads(stage.body)
         if load.buffer in inputs
         and _along_lanes(stage, load.indices)
-        and _reads(stage, load.indices) >= OFTEN
+        and _reads(stage, load.indices, nominal) >= OFTEN
     )
 
 
@@ -57,6 +60,6 @@ def _along_lanes(stage: Stage, indices: tuple[Index, ...]) -> bool:
     )
 
 
-def _reads(stage: Stage, indices: tuple[Index, ...]) -> int:
+def _reads(stage: Stage, indices: tuple[Index, ...], sizes: Mapping[str, int]) -> int:
     names = {name for index in indices for name in index.names()}
-    return prod(axis.size for axis in stage.axes if axis.name not in names)
+    return prod(size_at(as_size(axis.extent), sizes) for axis in stage.axes if axis.name not in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import luthier
 from compiler.errors import InputError, UnsupportedOperator
 from compiler.frontend.segment import checked_model
 from compiler.graph.ir import Graph
-from compiler.pipeline import compile_program, lower
+from compiler.pipeline import Importing, compile_program, lower, lower_for_all
 from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
+from compiler.symbol import Symbol
 from compiler.target import native_target
+from compiler.workload.generalise import Values
 from luthier.dynamic import DynamicModule
 
 Shape = list[int | str | None] | None
@@ -25,6 +28,10 @@ Shape = list[int | str | None] | None
 
 def compiled(graph: Graph) -> Module:
     return compile_program(lower(graph), native_target(), 1, NoSource())
+
+
+def compiled_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], imported: Importing) -> Module:
+    return compile_program(lower_for_all(symbols, points, imported), native_target(), 1, NoSource())
 
 
 def tensor(name: str, shape: Shape, kind: int = TensorProto.FLOAT) -> ValueInfoProto:
@@ -38,7 +45,7 @@ def sequence(name: str) -> ValueInfoProto:
 
 def module(graph: GraphProto, most: int = 64) -> DynamicModule:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    return DynamicModule(checked_model(model), compiled, most)
+    return DynamicModule(checked_model(model), compiled, compiled_for_all, most)
 
 
 def run(graph: GraphProto, **inputs: Any) -> list[Any]:

@@ -13,20 +13,22 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import AttributeProto, NodeProto, helper
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis, size_of
-from compiler.frontend.computes import at, output_axes
+from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
 from compiler.frontend.operators.reshaping import reshaped_indices
 from compiler.frontend.scans import scanned
 from compiler.frontend.searches import largest
 from compiler.frontend.work import OWN_DOMAIN
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
-from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
+from compiler.scalar import FAR, Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
 from compiler.symbol import axis
 
+_MOST_PAIRED = 1 << 13
+"""Flags of an open number, so many at most, whose pairs are taken: more have a form for each number."""
 _NONE, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 
 
@@ -42,38 +44,46 @@ def _non_zero(call: OperatorCall) -> None:
         return call.emit_constant(
             np.asarray(np.unravel_index(flat, known.shape), np.int64).reshape(known.ndim, flat.size)
         )
-    places, nodes = _chosen(call, call.proto.input[0], size_of(call.shape(0)))
-    shape = call.shape(0)
-    attributes = {"shape": list(shape)} if shape else {}
-    return call.expand([*nodes, own_node("Unravel", [places], [call.proto.output[0]], **attributes)])
+    value = call.proto.input[0]
+    places, nodes = _chosen(call, value)
+    return call.expand([*nodes, own_node("Unravel", [places, value], [call.proto.output[0]])])
 
 
 def _compress(call: OperatorCall) -> None:
-    shape, axis_ = call.shape(0), call.attribute("axis", 2)
-    size = size_of(shape) if axis_ is None else shape[positive_axis(call, axis_.i, len(shape))]
-    places, nodes = _chosen(call, call.proto.input[1], min(size, call.shape(1)[0]))
+    axis_, (value, condition) = call.attribute("axis", AttributeProto.INT), call.proto.input
+    if axis_ is not None:
+        positive_axis(call, axis_.i, len(call.shape(0)))
+    along = {} if axis_ is None else {"axis": axis_.i}
+    places, nodes = _chosen(call, condition, value, **along)
     nodes.append(
-        own_node("Take", [call.proto.input[0], places], [call.proto.output[0]])
+        own_node("Take", [value, places], [call.proto.output[0]])
         if axis_ is None
-        else helper.make_node("Gather", [call.proto.input[0], places], [call.proto.output[0]], axis=axis_.i)
+        else helper.make_node("Gather", [value, places], [call.proto.output[0]], axis=axis_.i)
     )
     call.expand(nodes)
 
 
-def _chosen(call: OperatorCall, value: str, count: int) -> tuple[str, list[NodeProto]]:
-    """Nodes that find the places of the first `count` elements that are not zero, and the name of the places."""
+def _chosen(call: OperatorCall, *values: str, **along: int) -> tuple[str, list[NodeProto]]:
+    """Nodes that find the places of elements of the first value that are not zero, and the name of the places.
+
+    No farther than a second value goes, `along` an axis. No size is in the nodes: they are the same for all sizes.
+    """
     flags, number, places = (call.fresh(name) for name in ("flags", "count", "places"))
     return places, [
-        own_node("Flags", [value], [flags], count=count),
+        own_node("Flags", list(values), [flags], **along),
         own_node("Count", [flags], [number]),
         own_node("Places", [flags, number], [places]),
     ]
 
 
 def _flags(call: OperatorCall) -> None:
-    """[count]: 1 where an element is not zero."""
+    """[count]: 1 where an element is not zero; `count` as in `_chosen`."""
     value, shape = call.value(0), call.shape(0)
-    axes = output_axes((call.integer("count"),))
+    count = size_of(shape)
+    if call.has(1):
+        along = call.attribute("axis", AttributeProto.INT)
+        count = min(count, size_of(call.shape(1)) if along is None else call.shape(1)[along.i])
+    axes = output_axes((count,))
     load = Load(value, reshaped_indices(shape, (size_of(shape),), at(output_axes((size_of(shape),)))))
     kind = call.dtype(value)
     x: Expr = Cast(load, kind.computed) if kind.is_stored_only else load
@@ -101,8 +111,11 @@ def _places(call: OperatorCall) -> None:
     (n,), count = call.shape(0), int(call.constant(1))
     if not count:
         return call.emit_constant(np.zeros(0, np.int64))
+    if call.value(0) in call.builder.open_values and n <= _MOST_PAIRED:
+        return call.emit(_paired_places(call, n, count))
     upto = scanned(call, call.value(0), 0, "sum", "upto")
-    numbers = call.intermediate_constant(np.arange(count, dtype=np.int32), "numbers")
+    # As many as there could be: a table of `count` numbers would be another one for each count.
+    numbers = call.intermediate_constant(np.arange(n, dtype=np.int32), "numbers")
     axes = output_axes((count,))
     wanted = Load(numbers, at(axes))
 
@@ -113,18 +126,34 @@ def _places(call: OperatorCall) -> None:
     return call.emit(Compute(axes, (), None, body, DType.I64))
 
 
+def _paired_places(call: OperatorCall, n: int, count: int) -> Compute:
+    """The same from all pairs of flags: its form is one for any number of them, where scans and searches have steps."""
+    flags, inner = output_axes((n,)), ReduceAxes()
+    before = inner.index(n)
+    own = Guard((Bound(before - at(flags)[0], -FAR, 1),), Load(call.value(0), (before,)), _NONE)
+    upto = call.intermediate(reduced(flags, inner, "sum", own, DType.I32), "upto")
+    numbers = call.intermediate_constant(np.arange(_MOST_PAIRED, dtype=np.int32), "numbers")
+    axes, inner = output_axes((count,)), ReduceAxes()
+    less = apply("less_equal", Load(upto, (inner.index(n),)), Load(numbers, at(axes)))
+    places = call.intermediate(
+        reduced(axes, inner, "sum", apply("select", less, _ONE, _NONE), DType.I32), "found"
+    )
+    return Compute(axes, (), None, Cast(Load(places, at(axes)), DType.I64), DType.I64)
+
+
 def _unravel(call: OperatorCall) -> None:
-    """[rank, count]: the index in each dimension of places in a shape."""
-    shape, (count,) = call.ints("shape") or [], call.shape(0)
+    """[rank, count]: the index in each dimension of places in a value."""
+    shape, (count,) = call.shape(1), call.shape(0)
     if not shape:
         return call.emit_constant(np.zeros((0, count), np.int64))
     axes = output_axes((len(shape), count))
     d, k = at(axes)
-    place = call.value(0)
-    found = LookedUp(f"@{call.proto.output[0]}.place", size_of(tuple(shape)))
+    place, is_open = call.value(0), call.value(1) in call.builder.open_values
+    found = LookedUp(f"@{call.proto.output[0]}.place", size_of(shape))
     body: Expr | None = None
     for dim in reversed(range(len(shape))):
-        numbers = call.intermediate_constant(np.arange(shape[dim], dtype=np.int64), f"numbers.{dim}")
+        most = max(shape[dim], _MOST_PAIRED) if is_open else shape[dim]
+        numbers = call.intermediate_constant(np.arange(most, dtype=np.int64), f"numbers.{dim}")
         digit = (Index.of(found) // prod(shape[dim + 1 :])) % shape[dim]
         load = Load(numbers, (digit,))
         body = load if body is None else Guard((Bound(d, dim, dim + 1),), load, body)

@@ -27,7 +27,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET, Found, NoSource
 from compiler.schedule.steps import Split
 from compiler.target import Target, native_target
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Workload, workload_from_json, workload_json
 
 SIZES = (1, 2, 7, 32, 3)
 Dim = int | str | None
@@ -211,6 +211,35 @@ def test_a_size_may_be_called_like_anything_of_ours(name: str) -> None:
         powers = np.exp(x.astype(np.float64))
         wanted = powers / powers.sum(-1, keepdims=True) @ weight
         np.testing.assert_allclose(module.run({"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_places_in_an_open_dimension_are_looked_up(threads: int) -> None:
+    """From the front and from the end; what is out of range is the first or the last, and never out of bounds."""
+    kind = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node("Gather", "x i", "y", axis=1), node("GatherElements", "x j", "z", axis=1)],
+        "open",
+        [
+            kind("x", TensorProto.FLOAT, [2, "n", 5]),
+            kind("i", TensorProto.INT64, ["m"]),
+            kind("j", TensorProto.INT32, [2, "m", 5]),
+        ],
+        [kind("y", TensorProto.FLOAT, [2, "m", 5]), kind("z", TensorProto.FLOAT, [2, "m", 5])],
+    )
+    program = lower_any_size(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    for subgraph in program.subgraphs:
+        assert workload_from_json(workload_json(subgraph.workload)) == subgraph.workload
+    module = compile_program(program, native_target(), threads, NoSource())
+    rng = np.random.default_rng(0)
+    for n, m in ((1, 3), (9, 40), (300, 2), (64, 64)):
+        x = rng.standard_normal((2, n, 5), np.float32)
+        rows, places = rng.integers(-n - 3, n + 3, m), rng.integers(-n - 3, n + 3, (2, m, 5), np.int32)
+        got = module.run({"x": x, "i": rows, "j": places})
+        within = [np.clip(np.where(given < 0, given + n, given), 0, n - 1) for given in (rows, places)]
+        np.testing.assert_array_equal(got["y"], x[:, within[0]])
+        np.testing.assert_array_equal(got["z"], np.take_along_axis(x, within[1].astype(np.int64), 1))
+    module.close()
 
 
 def test_two_symbols() -> None:

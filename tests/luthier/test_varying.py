@@ -1,0 +1,163 @@
+"""Numbers that differ from call to call: which are one symbol, what stays as it is, and code for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import NodeProto, TensorProto, helper
+
+from compiler.frontend.segment import Given, Known, TensorKind
+from luthier.dynamic import DynamicModule
+from luthier.values import Value
+from luthier.varying import MOST_SYMBOLS, Pattern, pattern_of, shape_of
+from tests.luthier.test_dynamic import module, tensor
+
+NOTHING: frozenset[Given] = frozenset()
+
+
+def values(*shapes: tuple[int, ...], **known: list[int]) -> dict[str, Value]:
+    tensors: dict[str, Value] = {f"v{i}": np.zeros(shape, np.float32) for i, shape in enumerate(shapes)}
+    return tensors | {name: Known(np.array(array)) for name, array in known.items()}
+
+
+def pattern(*calls: dict[str, Value], needed: frozenset[Given] = NOTHING) -> Pattern | None:
+    shapes = [shape_of(call, needed) for call in calls]
+    assert len({shape.structure for shape in shapes}) == 1
+    return pattern_of(shapes[0].structure, needed, [shape.numbers for shape in shapes])
+
+
+def test_numbers_that_are_always_equal_are_one_symbol() -> None:
+    found = pattern(values((48, 4), (48,), k=[48, 7]), values((52, 4), (52,), k=[52, 7]))
+    assert found is not None
+    (symbol,) = found.symbols
+    assert symbol.nominal == 52
+    assert found.sizes(values((60, 4), (60,), k=[60, 7]), found.symbols) == {symbol.name: 60}
+    for other in (
+        values((60, 4), (61,), k=[60, 7]),
+        values((60, 5), (60,), k=[60, 7]),
+        values((60, 4), (60,), k=[60, 8]),
+        values((1, 4), (1,), k=[1, 7]),
+        values((0, 4), (0,), k=[0, 7]),
+    ):
+        assert found.sizes(other, found.symbols) is None
+
+
+def test_values_of_other_sizes_can_be_made() -> None:
+    calls = [values((n, 4, 1), (m,), k=[n, -1]) for n, m in ((5, 9), (6, 9), (6, 3))]
+    found = pattern(*calls)
+    assert found is not None
+    assert len(found.symbols) == 2
+    kinds = found.kinds(calls[0], dict(zip((s.name for s in found.symbols), (20, 30), strict=True)))
+    assert kinds["v0"] == TensorKind((20, 4, 1), np.dtype(np.float32))
+    assert kinds["v1"] == TensorKind((30,), np.dtype(np.float32))
+    np.testing.assert_array_equal(kinds["k"], [20, -1])
+
+
+def test_ones_and_zeros_are_no_sizes_like_others() -> None:
+    structures = {shape_of(values((n, 4)), NOTHING).structure for n in (0, 1, 2)}
+    assert len(structures) == 3
+    assert shape_of(values((2, 4)), NOTHING).structure == shape_of(values((3, 4)), NOTHING).structure
+
+
+def test_values_that_must_be_known_are_numbers_only_where_they_are_whole_and_few() -> None:
+    for array, same in (
+        (np.array([3, 4]), True),
+        (np.array([3.0, 4.0]), False),
+        (np.arange(100), False),
+    ):
+        shapes = [shape_of({"v": array + add}, frozenset({Given("v")})) for add in (0, 1)]
+        assert (shapes[0].structure == shapes[1].structure) == same
+
+
+def test_numbers_that_go_too_many_ways_have_no_pattern() -> None:
+    rng = np.random.default_rng(0)
+    count = MOST_SYMBOLS + 1
+    calls = [values(*((int(n),) for n in rng.integers(2, 99, count))) for _ in range(3)]
+    assert pattern(*calls) is None
+    assert pattern(calls[0], calls[0]) is None
+
+
+def chosen() -> DynamicModule:
+    """Rows above zero, twice: those of x whose first element is, and of these those whose last element is."""
+
+    def rows(source: str, column: str, result: str) -> list[NodeProto]:
+        return [
+            helper.make_node("Gather", [source, column], [f"{result}.c"], axis=1),
+            helper.make_node("Greater", [f"{result}.c", "zero"], [f"{result}.f"]),
+            helper.make_node("NonZero", [f"{result}.f"], [f"{result}.z"]),
+            helper.make_node("Squeeze", [f"{result}.z", "axis"], [f"{result}.i"]),
+            helper.make_node("Gather", [source, f"{result}.i"], [result], axis=0),
+        ]
+
+    nodes = [
+        *rows("x", "first", "a"),
+        helper.make_node("MatMul", ["a", "w"], ["p"]),
+        *rows("p", "last", "b"),
+        helper.make_node("Shape", ["b"], ["s"]),
+        helper.make_node("Reshape", ["b", "flat"], ["y"]),
+    ]
+    integers = {"first": 0, "last": 4, "axis": [0], "flat": [-1]}
+    constants = [
+        helper.make_tensor(name, TensorProto.INT64, np.shape(value), np.ravel(value))
+        for name, value in integers.items()
+    ]
+    constants.append(helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]))
+    constants.append(helper.make_tensor("w", TensorProto.FLOAT, [5, 5], WEIGHT.ravel()))
+    outputs = [tensor("y", None), tensor("s", None, TensorProto.INT64)]
+    return module(helper.make_graph(nodes, "g", [tensor("x", ["n", 5])], outputs, constants))
+
+
+WEIGHT = np.random.default_rng(9).standard_normal((5, 5)).astype(np.float32)
+
+
+def expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    a = x[x[:, 0] > 0] @ WEIGHT
+    return np.asarray(a[a[:, 4] > 0])
+
+
+def test_counts_that_differ_in_every_call_share_code() -> None:
+    found = chosen()
+    rng = np.random.default_rng(0)
+    few = 0
+    for call in range(24):
+        x = rng.standard_normal((40, 5)).astype(np.float32)
+        if call in (9, 10, 11):  # none, one, and none of the second kind
+            x[:, 0] = -1
+            x[: call - 9, 0] = 1
+        got, wanted = found.run({"x": x}), expected(x)
+        np.testing.assert_array_equal(got["s"], wanted.shape)
+        np.testing.assert_allclose(got["y"], wanted.ravel(), rtol=1e-4, atol=1e-5)
+        if call == 14:
+            few = found.segments
+    assert found.segments == few
+    found.close()
+
+
+def test_sizes_of_inputs_that_differ_share_code_as_well() -> None:
+    found = chosen()
+    rng = np.random.default_rng(1)
+    counts = []
+    for n in (50, 31, 44, 70, 23, 64, 36, 57, 90, 27, 41, 33):
+        x = rng.standard_normal((n, 5)).astype(np.float32)
+        np.testing.assert_allclose(found.run({"x": x})["y"], expected(x).ravel(), rtol=1e-4, atol=1e-5)
+        counts.append(found.segments)
+    assert counts[-1] == counts[-4]
+    found.close()
+
+
+@pytest.mark.parametrize("least", [3, 200])
+def test_what_has_no_common_form_is_compiled_for_each_size(least: int) -> None:
+    """A mean divides by the count, which is no expression over indices."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["z"]),
+        helper.make_node("Cast", ["z"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["f"], ["y"], noop_with_empty_axes=0, keepdims=0),
+    ]
+    found = module(helper.make_graph(nodes, "g", [tensor("x", [400])], [tensor("y", None)]))
+    for count in range(least, least + 6):
+        x = np.zeros(400, np.float32)
+        x[:count] = 1
+        np.testing.assert_allclose(found.run({"x": x})["y"], (count - 1) / 2, rtol=1e-6)
+    found.close()
