@@ -160,7 +160,7 @@ def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], importe
     common = within_tables(generalise_program(programs, points, symbols))
     verify_program(common)
     smallest = {symbol.name: symbol.low for symbol in common.symbols}
-    check_outputs(common, imported(smallest, frozenset())[0].types(), smallest)
+    check_outputs(common, imported(smallest, kept)[0].types(), smallest)
     return common
 
 

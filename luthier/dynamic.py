@@ -16,7 +16,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -28,14 +28,11 @@ from compiler.frontend.input_kinds import check_value
 from compiler.frontend.loops import LoopPlan
 from compiler.frontend.segment import (
     CheckedModel,
-    Computed,
     Given,
     Kind,
     Known,
     NeedsInput,
-    Result,
     Segment,
-    Sized,
     TensorKind,
     content,
     import_segment,
@@ -47,8 +44,9 @@ from compiler.pipeline import Importing
 from compiler.runtime.module import Module
 from compiler.symbol import Symbol
 from compiler.workload.generalise import DiffersError, Values, values_up_to
+from luthier.compiled import CompiledSegment
+from luthier.iterations import iterations_of
 from luthier.values import (
-    Array,
     Key,
     Value,
     array_of,
@@ -62,7 +60,7 @@ from luthier.values import (
     value_at,
     value_of,
 )
-from luthier.varying import Numbers, Pattern, Structure, pattern_of, shape_of
+from luthier.varying import Numbers, Structure, pattern_of, shape_of
 
 _LOG = logging.getLogger("luthier.dynamic")
 _MOST_QUESTIONS = 8
@@ -74,20 +72,6 @@ _FEW = 2
 
 Place = tuple[int, tuple[str, ...]]
 """What is left of a model, by number, and the values that are wanted of it."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Compiled:
-    """A segment; `pattern`: of the values that it runs for, where its code is for all sizes."""
-
-    segment: Segment
-    module: Module | None
-    pattern: Pattern | None = None
-
-    def sizes(self, values: Mapping[str, Value]) -> dict[str, int] | None:
-        """Of the symbols; None where the values do not fit."""
-        symbols = () if self.module is None else self.module.symbols
-        return {} if self.pattern is None else self.pattern.sizes(values, symbols)
 
 
 class DynamicModule:
@@ -102,9 +86,9 @@ class DynamicModule:
     ) -> None:
         """`make`: compiles a Graph; `make_for_all`: what `lower_for_all` makes of its arguments."""
         self._model, self._make, self._make_for_all, self._most = model, make, make_for_all, most
-        self._known: OrderedDict[Key, _Compiled | Given] = OrderedDict()
+        self._known: OrderedDict[Key, CompiledSegment | Given] = OrderedDict()
         self._works = Works(model.work)
-        self._for_all: dict[Place, list[_Compiled]] = {}
+        self._for_all: dict[Place, list[CompiledSegment]] = {}
         self._seen: dict[tuple[Place, frozenset[Given], Structure], list[Numbers] | None] = {}
         self._needed: dict[Place, frozenset[str]] = {}
         self._lock = threading.RLock()
@@ -124,7 +108,7 @@ class DynamicModule:
     @property
     def segments(self) -> int:
         """How many segments are compiled and kept."""
-        return sum(isinstance(known, _Compiled) for known in self._known.values()) + sum(
+        return sum(isinstance(known, CompiledSegment) for known in self._known.values()) + sum(
             map(len, self._for_all.values())
         )
 
@@ -165,7 +149,7 @@ class DynamicModule:
             values = {name: values[name] for name in self._reads(work, wanted) if name in values}
             compiled = self._compiled(work, values, wanted)
             assert compiled is not None
-            values = _results(compiled, values)
+            values = compiled.run(values)
             work = compiled.segment.rest
             if work is None:
                 return values
@@ -179,40 +163,30 @@ class DynamicModule:
         going = self._number(plan.condition, values, 1)
         # What is known in the first iteration is not in the next: one body for both.
         carried = [unknown(self._value_of(name, values)) for name in plan.carried]
-        collected = [list(elements_of(values[name])) for name in plan.collected]
-        iteration = plan.first
+        # Of each collection the tensors that iterations gave, or several of them along a new first dimension.
+        collected = [[array_of(e)[None] for e in elements_of(values[name])] for name in plan.collected]
+        wanted = tuple(dict.fromkeys(plan.results))
         number, condition, *own = plan.inputs
-
-        def run(body: Work | None, wanted: Sequence[str]) -> dict[str, Value]:
-            inner: dict[str, Value] = dict(values)
-            inner |= {number: np.asarray(iteration, np.int64), condition: np.asarray(True)}
-            inner |= zip(own, carried, strict=True)
-            found = self._finished(body, inner, tuple(dict.fromkeys(wanted)))
-            return {name: unknown(value) for name, value in found.items()}
-
+        iteration = plan.first
         while iteration < limit and going:
-            compiled = self._compilations
-            found = run(plan.body, plan.results)
-            results = [found[name] for name in plan.results]
-            going = int(array_of(results[0]).reshape(-1)[0])
-            carried = results[1 : 1 + len(carried)]
-            for into, value in zip(collected, results[1 + len(carried) :], strict=True):
-                into.append(value)
-            iteration += 1
-            # Iterations that differ in what has to be compiled would differ in every piece, too.
-            while (
-                going
-                and (piece := plan.piece)
-                and compiled == self._compilations
-                and limit - iteration >= len(piece.scanned)
-            ):
-                found = run(piece.body, [*piece.carried, *chain.from_iterable(piece.scanned)])
-                carried = [found[name] for name in piece.carried]
-                for names in piece.scanned:
-                    for into, name in zip(collected, names, strict=True):
-                        into.append(found[name])
-                iteration += len(piece.scanned)
-        tensors = [stacked(elements, plan.name, plan.empty[k]) for k, elements in enumerate(collected)]
+            inner = {**values, number: np.asarray(iteration, np.int64), condition: np.asarray(True)}
+            inner |= zip(own, carried, strict=True)
+            inner = {name: inner[name] for name in self._reads(plan.body, wanted) if name in inner}
+            body = self._compiled(plan.body, inner, wanted)
+            iterations = None if body is None else iterations_of(plan, body, inner)
+            if iterations is not None:
+                many = iterations.run(inner, carried, iteration, limit - iteration)
+                going, carried, added, runs = many.going, many.carried, many.scanned, many.runs
+            else:
+                found = self._finished(plan.body, inner, wanted)
+                results = [unknown(found[name]) for name in plan.results]
+                going = bool(array_of(results[0]).reshape(-1)[0])
+                carried = results[1 : 1 + len(carried)]
+                added, runs = [array_of(value)[None] for value in results[1 + len(carried) :]], 1
+            iteration += runs
+            for into, array in zip(collected, added, strict=True):
+                into.append(array)
+        tensors = [stacked(arrays, plan.name, plan.empty[k]) for k, arrays in enumerate(collected)]
         pairs = zip(plan.outputs, [*carried, *tensors], strict=True)
         return {name: value for name, value in pairs if name}
 
@@ -231,7 +205,7 @@ class DynamicModule:
 
     def _compiled(
         self, work: Work | None, values: Mapping[str, Value], wanted: tuple[str, ...], *, dry: bool = False
-    ) -> _Compiled | None:
+    ) -> CompiledSegment | None:
         """The segment that comes next; None where `dry`, and it depends on values."""
         signatures = tuple((name, signature(values[name])) for name in sorted(values))
         key: Key = (*_place(work, wanted), signatures)
@@ -239,7 +213,7 @@ class DynamicModule:
         with self._lock:
             while True:
                 found = self._known.get(key)
-                if isinstance(found, _Compiled):
+                if isinstance(found, CompiledSegment):
                     self._known.move_to_end(key)
                     return found
                 if found is None:
@@ -280,7 +254,7 @@ class DynamicModule:
             self._for_all.setdefault(_place(work, wanted), []).append(compiled)
         else:
             module = None if segment.graph is None else self._make(segment.graph)
-            self._known[key] = _Compiled(segment, module)
+            self._known[key] = CompiledSegment(segment, module, frozenset(needed))
         if self.segments > self._most:
             self._forget()
 
@@ -295,8 +269,7 @@ class DynamicModule:
         segment, builder = import_segment(self._model, work, kinds, wanted, open_values)
         plan = segment.loop
         if plan is not None:
-            piece = plan.piece and replace(plan.piece, body=self._works.one(plan.piece.body))
-            plan = replace(plan, body=self._works.one(plan.body), piece=piece)
+            plan = replace(plan, body=self._works.one(plan.body))
         return replace(segment, rest=self._works.one(segment.rest), loop=plan), builder
 
     def _made_for_all(
@@ -305,7 +278,7 @@ class DynamicModule:
         values: Mapping[str, Value],
         wanted: tuple[str, ...],
         needed: frozenset[Given],
-    ) -> _Compiled | None:
+    ) -> CompiledSegment | None:
         """A segment for all sizes, where several occurred and it has such a form."""
         shape = shape_of(values, needed)
         kind = (_place(work, wanted), needed, shape.structure)
@@ -338,7 +311,7 @@ class DynamicModule:
         except (LuthierError, NeedsInput, DiffersError) as error:
             _LOG.info("model %r: a segment has no form for all sizes (%s)", self._model.name, error)
             return None
-        return _Compiled(common, module, pattern)
+        return CompiledSegment(common, module, needed, pattern)
 
     def _forget(self) -> None:
         """Give up the segment that was not used for the longest time."""
@@ -351,7 +324,7 @@ class DynamicModule:
             )
             self._warned = True
         for key, known in self._known.items():
-            if isinstance(known, _Compiled):
+            if isinstance(known, CompiledSegment):
                 _close(self._known.pop(key))
                 return
 
@@ -360,34 +333,6 @@ def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
     return (work.number if work else -1, wanted)
 
 
-def _close(known: _Compiled | Given) -> None:
-    if isinstance(known, _Compiled) and known.module is not None:
-        known.module.close()
-
-
-def _results(compiled: _Compiled, values: Mapping[str, Value]) -> dict[str, Value]:
-    """Run a segment."""
-    sizes = compiled.sizes(values)
-    assert sizes is not None
-    outputs: Mapping[str, Array] = {}
-    if compiled.module is not None:
-        places = compiled.segment.inputs
-        given = {spec.name: array_of(value_at(values, places[spec.name])) for spec in compiled.module.inputs}
-        outputs = compiled.module.run(given, sizes or None)
-
-    def value(part: Result) -> Value:
-        match part:
-            case None:
-                return None
-            case tuple():
-                return [value(element) for element in part]
-            case Known():
-                return part
-            case Sized():
-                return part.at(sizes)
-            case Computed(output):
-                return outputs[output]
-            case Given():
-                return value_at(values, part)
-
-    return {name: value(part) for name, part in compiled.segment.results.items()}
+def _close(known: CompiledSegment | Given) -> None:
+    if isinstance(known, CompiledSegment):
+        known.close()

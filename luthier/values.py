@@ -100,14 +100,14 @@ def signature(value: Value) -> Key | None:
     return (value.shape, value.dtype)
 
 
-def stacked(elements: Sequence[Value], loop: str, empty: tuple[tuple[int, ...], str] | None) -> Array:
-    """The tensor that a loop collects: its elements along a new first dimension. `empty`: shape and type of one."""
-    if elements:
-        arrays = [array_of(element) for element in elements]
-        if len({array.shape for array in arrays}) > 1:
-            msg = f"loop {loop!r} collects tensors of shapes {sorted({a.shape for a in arrays})}; it must not"
+def stacked(arrays: Sequence[Array], loop: str, empty: tuple[tuple[int, ...], str] | None) -> Array:
+    """What a loop collects, one after the other. `empty`: shape and type of one tensor, where that is known."""
+    if arrays:
+        shapes = {array.shape[1:] for array in arrays}
+        if len(shapes) > 1:
+            msg = f"loop {loop!r} collects tensors of shapes {sorted(shapes)}; it must not"
             raise InputError(msg)
-        return np.stack(arrays)
+        return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
     if empty is None:
         msg = (
             f"loop {loop!r} collects nothing, and the model does not say what it would; export it with shapes"

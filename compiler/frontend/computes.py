@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from compiler.dtype import DType
 from compiler.frontend.call import OperatorCall
 from compiler.graph.ir import Compute
 from compiler.index import ZERO, Index
 from compiler.scalar import Cast, Const, Expr, Load
 from compiler.symbol import Axis, axis
+
+OPEN_COUNT = 1 << 16
+"""Numbers of a constant that counts along an axis of open size."""
 
 
 def output_axes(shape: Iterable[int]) -> tuple[Axis, ...]:
@@ -42,6 +47,16 @@ def reduced(
 ) -> Compute:
     """A reduction; without axes to reduce over, a map."""
     return Compute(axes, inner.axes, reducer if inner.axes else None, body, dtype)
+
+
+def counting(call: OperatorCall, value: str, count: int, dtype: DType, suffix: str) -> str:
+    """A constant that counts the elements along an axis of a value, from 0.
+
+    Where sizes of the value are open it is the beginning of one that is long enough for all of them: there is one
+    for every size.
+    """
+    is_open = value in call.builder.open_values and count <= OPEN_COUNT
+    return call.intermediate_constant(np.arange(OPEN_COUNT if is_open else count, dtype=dtype.numpy), suffix)
 
 
 def broadcast(call: OperatorCall, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

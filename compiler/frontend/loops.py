@@ -10,21 +10,6 @@ from compiler.frontend.work import Work
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Iterations in a row, as one body: handing values on takes longer than computing them where there are few.
-
-    Attributes:
-        body: the nodes of all; its inputs are those of the first.
-        carried: what the last of them hands on.
-        scanned: of each iteration.
-    """
-
-    body: Work | None
-    carried: Sequence[str]
-    scanned: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
 class LoopPlan:
     """What a driver does.
 
@@ -40,7 +25,6 @@ class LoopPlan:
         carried: the values that enter the first iteration.
         collected: sequences of what earlier iterations gave.
         body: its nodes.
-        piece: some iterations in a row, where only the trip count ends the loop, and its body is short.
         inputs: of the body: iteration, condition, carried.
         results: of the body: condition, carried, scanned.
         outputs: carried, then each collection, whose elements become one tensor; "" for one that nobody reads.
@@ -54,7 +38,6 @@ class LoopPlan:
     carried: Sequence[str]
     collected: Sequence[str]
     body: Work | None
-    piece: Piece | None
     inputs: Sequence[str]
     results: Sequence[str]
     outputs: Sequence[str]

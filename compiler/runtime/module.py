@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
 from compiler.runtime.memory_plan import MemoryPlan, place_all
+from compiler.runtime.repeat import Port, Recurrence, Repeated, Repeating
 from compiler.symbol import Symbol
 from compiler.target import Target
 
@@ -123,6 +124,30 @@ class Module:
         try:
             context.bind(inputs, outputs)
             context.execution.run()
+        finally:
+            self._give_back(context)
+
+    def repeat(
+        self,
+        inputs: Mapping[str, Array],
+        recurrence: Recurrence,
+        first: int,
+        most: int,
+        sizes: Values | None = None,
+    ) -> Repeated:
+        """Run up to `most` times, each time on what the run before gave; see `compiler/runtime/repeat.py`.
+
+        `first`: the number of the first run. Raises InputError as `run` does.
+        """
+        if sizes is None:
+            sizes = self._sizes(inputs)
+        ready = self._input_arrays.check(inputs, sizes)
+        context = self._taken(sizes)
+        try:
+            context.bind(ready, [])
+            given = context.ports(self.inputs, sizes, 0)
+            made = context.ports(self.outputs, sizes, len(ready))
+            return Repeating(context.execution, given, made, recurrence, first).run(most)
         finally:
             self._give_back(context)
 
@@ -275,7 +300,7 @@ class _Context:
         self.sizes = sizes
 
     def bind(self, inputs: list[Array], outputs: list[Array]) -> None:
-        """Point the table at checked arrays; they stay alive until `release`.
+        """Point the table at checked arrays, as far as there are any; they stay alive until `release`.
 
         Inputs that are read in vectors again and again are copied where a vector of theirs would cross a line.
         """
@@ -285,7 +310,19 @@ class _Context:
             if data_pointer(held[number]) % self._image.target.vector_bytes:
                 held[number] = self._copied(number, held[number])
         for number, where in self._ports:
-            table[number] = data_pointer(held[where])
+            if where < len(held):
+                table[number] = data_pointer(held[where])
+
+    def ports(self, specs: Sequence[TensorSpec], sizes: Values, first: int) -> dict[str, Port]:
+        """Of inputs or outputs, by name; `first`: the number of the first of them among the arrays of a call."""
+        return {
+            spec.name: Port(
+                tuple(slot for slot, where in self._ports if where == first + place),
+                spec.sizes(sizes),
+                spec.dtype.numpy,
+            )
+            for place, spec in enumerate(specs)
+        }
 
     def _copied(self, number: int, array: Array) -> Array:
         """The input in memory of the context's own, which the next call of the same sizes uses again."""

@@ -198,7 +198,8 @@ class _Merging:
         nodes = [output.node for output in joined.outputs]
         orders = {self._layouts[node.output].order for node in nodes}
         size = sum(1 for output in joined.outputs for _ in walk(output.body))
-        types = {node.compute.dtype for node in (*nodes, *joined.nodes)}
+        anchored = () if joined.anchor is None else joined.nodes
+        types = {node.compute.dtype for node in (*nodes, *anchored)}
         return len(orders) == 1 and len(types) == 1 and size <= LARGEST_BODY
 
 

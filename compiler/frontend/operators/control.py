@@ -10,14 +10,13 @@ luthier.Loop has the inputs of Loop, then a sequence for each tensor that is col
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import at, output_axes
-from compiler.frontend.loops import LoopPlan, NeedsLoop, Piece
+from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.subgraphs import inlined
 from compiler.frontend.work import OWN_DOMAIN, work_of
 from compiler.graph.ir import Compute
@@ -27,8 +26,6 @@ from compiler.scalar import Load
 _UNROLLED = 64
 """Most iterations that are unrolled."""
 _UNROLLED_NODES = 4096
-_PIECE, _PIECE_NODES, _LEAST_PIECE = 16, 512, 4
-"""Most iterations that a driver runs in one piece, their nodes, and the fewest that are worth it."""
 
 
 def _if(call: OperatorCall) -> None:
@@ -161,37 +158,12 @@ def _left(call: OperatorCall, body: GraphProto, first: int, carried: int, why: s
         carried=inputs[2 : 2 + carried],
         collected=inputs[2 + carried :],
         body=work_of(nodes, call.opsets, call.label),
-        piece=_piece(call, body, own, carried),
         inputs=own,
         results=results,
         outputs=outputs,
         empty=[_element(info) for info in body.output[1 + carried :]],
     )
     return NeedsLoop(plan, call.operator, why)
-
-
-def _piece(call: OperatorCall, body: GraphProto, inputs: Sequence[str], carried: int) -> Piece | None:
-    """As many iterations as make a short body; None where it is long, or may end the loop."""
-    length = min(_PIECE, _PIECE_NODES // max(1, len(body.node)))
-    if length < _LEAST_PIECE or not _counts(body):
-        return None
-    first, going, *own = inputs
-    nodes, scanned = [], []
-    for k in range(length):
-        number = first if k == 0 else call.fresh(f"{k}.iteration")
-        if k:
-            step = call.fresh(f"{k}.step")
-            nodes.append(helper.make_node("Constant", [], [step], value_int=k))
-            nodes.append(helper.make_node("Add", [first, step], [number]))
-        made, results = inlined(body, [number, going, *own], partial(_numbered, call, k))
-        nodes += made
-        own, scanned_now = results[1 : 1 + carried], results[1 + carried :]
-        scanned.append(scanned_now)
-    return Piece(work_of(nodes, call.opsets, call.label), own, scanned)
-
-
-def _numbered(call: OperatorCall, number: int, name: str) -> str:
-    return call.fresh(f"{number}.{name}")
 
 
 def _scan(call: OperatorCall) -> None:

@@ -17,7 +17,7 @@ from onnx import AttributeProto, NodeProto, helper
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis, size_of
-from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
+from compiler.frontend.computes import ReduceAxes, at, counting, output_axes, reduced
 from compiler.frontend.operators.reshaping import reshaped_indices
 from compiler.frontend.scans import scanned
 from compiler.frontend.searches import largest
@@ -115,7 +115,7 @@ def _places(call: OperatorCall) -> None:
         return call.emit(_paired_places(call, n, count))
     upto = scanned(call, call.value(0), 0, "sum", "upto")
     # As many as there could be: a table of `count` numbers would be another one for each count.
-    numbers = call.intermediate_constant(np.arange(n, dtype=np.int32), "numbers")
+    numbers = counting(call, call.value(0), n, DType.I32, "numbers")
     axes = output_axes((count,))
     wanted = Load(numbers, at(axes))
 
@@ -132,7 +132,7 @@ def _paired_places(call: OperatorCall, n: int, count: int) -> Compute:
     before = inner.index(n)
     own = Guard((Bound(before - at(flags)[0], -FAR, 1),), Load(call.value(0), (before,)), _NONE)
     upto = call.intermediate(reduced(flags, inner, "sum", own, DType.I32), "upto")
-    numbers = call.intermediate_constant(np.arange(_MOST_PAIRED, dtype=np.int32), "numbers")
+    numbers = counting(call, call.value(0), n, DType.I32, "numbers")
     axes, inner = output_axes((count,)), ReduceAxes()
     less = apply("less_equal", Load(upto, (inner.index(n),)), Load(numbers, at(axes)))
     places = call.intermediate(
@@ -148,12 +148,11 @@ def _unravel(call: OperatorCall) -> None:
         return call.emit_constant(np.zeros((0, count), np.int64))
     axes = output_axes((len(shape), count))
     d, k = at(axes)
-    place, is_open = call.value(0), call.value(1) in call.builder.open_values
+    place = call.value(0)
     found = LookedUp(f"@{call.proto.output[0]}.place", size_of(shape))
     body: Expr | None = None
     for dim in reversed(range(len(shape))):
-        most = max(shape[dim], _MOST_PAIRED) if is_open else shape[dim]
-        numbers = call.intermediate_constant(np.arange(most, dtype=np.int64), f"numbers.{dim}")
+        numbers = counting(call, call.value(1), shape[dim], DType.I64, f"numbers.{dim}")
         digit = (Index.of(found) // prod(shape[dim + 1 :])) % shape[dim]
         load = Load(numbers, (digit,))
         body = load if body is None else Guard((Bound(d, dim, dim + 1),), load, body)

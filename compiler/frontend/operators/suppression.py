@@ -1,6 +1,7 @@
 """NonMaxSuppression: the best box of each class is taken again and again, and with it go those that overlap it.
 
-It is a Loop of ONNX's own operators; what it took is then chosen from what it tried, in the order of the classes.
+It is a Loop of ONNX's own operators over the boxes that some class likes; it ends when no class has one left. What it
+took is then chosen from what it tried, in the order of the classes.
 """
 
 from __future__ import annotations
@@ -15,41 +16,67 @@ import onnx.parser
 from compiler.frontend.call import Array, Lowering, OperatorCall
 from compiler.frontend.functions import nodes_of
 
+_FEW = 256
+"""Boxes that are not sorted out before: finding out how many count takes longer."""
+_LEAST = 2
 _CORNERS = "y0 = Min (a, c) x0 = Min (b, d) y1 = Max (a, c) x1 = Max (b, d)"
 _CENTRES = """
     half_width = Mul (c, half) half_height = Mul (d, half)
     x0 = Sub (a, half_width) y0 = Sub (b, half_height) x1 = Add (a, half_width) y1 = Add (b, half_height)
 """
+_ALL = "near = Identity (boxes) likely = Identity (scores)"
+_LIKELY = """
+    top = ReduceMax <keepdims = 0> (scores, batch_and_class)
+    above = Greater (top, threshold)
+    some = Or (above, anyway)
+    whole = NonZero (some)
+    places = Squeeze (whole, first)
+    near = Gather <axis = 1> (boxes, places)
+    likely = Gather <axis = 2> (scores, places)
+"""
 _FUNCTION = """
 <opset_import: ["" : 18], domain: "luthier">
-suppress (boxes, scores, steps, overlap, threshold, numbers, least, none, half, last, two) => (found)
+suppress (boxes, scores, steps, overlap, threshold, anyway, least, none, half, zero, one, first, middle, last, two,
+          batch_and_class, none_before, none_behind) => (found)
 {
-    a, b, c, d = Split <axis = -1, num_outputs = 4> (boxes)
+    LIKELY
+    a, b, c, d = Split <axis = -1, num_outputs = 4> (near)
     SIDES
-    left = Transpose <perm = [0, 2, 1]> (x0)
-    top = Transpose <perm = [0, 2, 1]> (y0)
-    right = Transpose <perm = [0, 2, 1]> (x1)
-    bottom = Transpose <perm = [0, 2, 1]> (y1)
+    left = Squeeze (x0, last)
+    top_ = Squeeze (y0, last)
+    right = Squeeze (x1, last)
+    bottom = Squeeze (y1, last)
     width = Sub (right, left)
-    height = Sub (bottom, top)
-    area_ = Mul (width, height)
-    like = Shape (scores)
-    lefts = Expand (left, like)
-    tops = Expand (top, like)
-    rights = Expand (right, like)
-    bottoms = Expand (bottom, like)
-    areas = Expand (area_, like)
-    rest, which, valid = Loop (steps, , scores) <
+    height = Sub (bottom, top_)
+    area = Mul (width, height)
+    lefts = Unsqueeze (left, middle)
+    tops = Unsqueeze (top_, middle)
+    rights = Unsqueeze (right, middle)
+    bottoms = Unsqueeze (bottom, middle)
+    areas = Unsqueeze (area, middle)
+    sizes = Shape (area)
+    size = Gather (sizes, one)
+    numbers = Range (zero, size, one)
+    rest, which, valid = Loop (steps, , likely) <
         body = step (int64 i, bool go, float s) => (bool again, float kept, int64 box, bool good) {
-        again = Identity (go)
         best = ArgMax <axis = 2, keepdims = 1> (s)
-        score = ReduceMax <keepdims = 1> (s, last)
+        score = GatherElements <axis = 2> (s, best)
         taken = Greater (score, threshold)
-        l = GatherElements <axis = 2> (lefts, best)
-        t = GatherElements <axis = 2> (tops, best)
-        r = GatherElements <axis = 2> (rights, best)
-        m = GatherElements <axis = 2> (bottoms, best)
-        own = GatherElements <axis = 2> (areas, best)
+        box = Squeeze (best, last)
+        good = Squeeze (taken, last)
+        number = Cast <to = 6> (good)
+        most = ReduceMax <keepdims = 0> (number)
+        again = Cast <to = 9> (most)
+        l_ = GatherElements <axis = 1> (left, box)
+        t_ = GatherElements <axis = 1> (top_, box)
+        r_ = GatherElements <axis = 1> (right, box)
+        m_ = GatherElements <axis = 1> (bottom, box)
+        own_ = GatherElements <axis = 1> (area, box)
+        l = Unsqueeze (l_, last)
+        t = Unsqueeze (t_, last)
+        r = Unsqueeze (r_, last)
+        m = Unsqueeze (m_, last)
+        own = Unsqueeze (own_, last)
         l1 = Max (l, lefts)
         t1 = Max (t, tops)
         r1 = Min (r, rights)
@@ -66,13 +93,18 @@ suppress (boxes, scores, steps, overlap, threshold, numbers, least, none, half, 
         same = Equal (best, numbers)
         gone = Or (covered, same)
         kept = Where (gone, least, s)
-        box = Squeeze (best, last)
-        good = Squeeze (taken, last)
     }>
-    tried = Transpose <perm = [1, 2, 0]> (which)
-    goods = Transpose <perm = [1, 2, 0]> (valid)
-    places = NonZero (goods)
-    rows = Transpose <perm = [1, 0]> (places)
+    found_shape = Shape (which)
+    ended = Gather (found_shape, first)
+    left_over = Sub (steps, ended)
+    behind_ = Concat <axis = 0> (none_before, left_over, none_behind)
+    which_ = Pad (which, behind_)
+    valid_ = Pad (valid, behind_)
+    tried_ = Transpose <perm = [1, 2, 0]> (which_)
+    goods = Transpose <perm = [1, 2, 0]> (valid_)
+    CHOSEN
+    rows_ = NonZero (goods)
+    rows = Transpose <perm = [1, 0]> (rows_)
     chosen = GatherND (tried, rows)
     end = Unsqueeze (chosen, last)
     start, behind = Split <axis = 1> (rows, two)
@@ -82,8 +114,12 @@ suppress (boxes, scores, steps, overlap, threshold, numbers, least, none, half, 
 
 
 @cache
-def _function(sides: str) -> onnx.FunctionProto:
-    return onnx.parser.parse_function(_FUNCTION.replace("SIDES", sides))
+def _function(sides: str, *, filtered: bool) -> onnx.FunctionProto:
+    text = _FUNCTION.replace("SIDES", sides).replace("LIKELY", _LIKELY if filtered else _ALL)
+    text = text.replace(
+        "CHOSEN", "tried = Gather (places, tried_)" if filtered else "tried = Identity (tried_)"
+    )
+    return onnx.parser.parse_function(text)
 
 
 def _suppress(call: OperatorCall) -> None:
@@ -94,22 +130,31 @@ def _suppress(call: OperatorCall) -> None:
     steps = min(most, boxes[1])
     if steps < 1 or 0 in scores:
         return call.emit_constant(np.zeros((0, 3), np.int64))
-    least = np.asarray(-np.inf, np.float32)
+    # A box that no class likes has no part in it. Two stay, whatever they are: less is no size like others.
+    known = call.builder.constants.get(call.value(4)) if call.has(4) else None
+    filtered = call.has(4) and boxes[1] > _FEW and (known is None or bool((known > 0).any()))
     constants: dict[str, Array] = {
         "steps": np.asarray(steps, np.int64),
-        "numbers": np.arange(boxes[1], dtype=np.int64),
-        "least": least,
+        "anyway": np.arange(boxes[1]) < _LEAST,
+        "least": np.asarray(-np.inf, np.float32),
         "none": np.zeros((), np.float32),
         "half": np.asarray(0.5, np.float32),
+        "zero": np.asarray(0, np.int64),
+        "one": np.asarray(1, np.int64),
+        "first": np.asarray([0], np.int64),
+        "middle": np.asarray([1], np.int64),
         "last": np.asarray([-1], np.int64),
         "two": np.asarray([2, 1], np.int64),
+        "batch_and_class": np.asarray([0, 1], np.int64),
+        "none_before": np.zeros(3, np.int64),
+        "none_behind": np.zeros(2, np.int64),
     }
     names = {name: call.intermediate_constant(array, name) for name, array in constants.items()}
     names |= {"boxes": call.proto.input[0], "scores": call.proto.input[1]}
     # Without a threshold every box counts but those that are gone.
     names["overlap"] = call.proto.input[3] if call.has(3) else names["none"]
     names["threshold"] = call.proto.input[4] if call.has(4) else names["least"]
-    function = _function(_CENTRES if call.integer("center_point_box") else _CORNERS)
+    function = _function(_CENTRES if call.integer("center_point_box") else _CORNERS, filtered=filtered)
     names["found"] = call.proto.output[0]
     opsets = {entry.domain: entry.version for entry in function.opset_import}
     call.expand(nodes_of(function, names, call.builder), opsets)
