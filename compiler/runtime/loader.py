@@ -18,6 +18,7 @@ import numpy as np
 from compiler.codegen.evict import emit_evict
 from compiler.codegen.kernel import Kernel, phase_objects
 from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object, initialise
+from compiler.codegen.repeat import REPEAT
 from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
 from compiler.codegen.trial import emit_trial
 from compiler.errors import CompileError, InputError
@@ -81,6 +82,7 @@ class LoadedProgram:
         self.start = self._function("team_start", ctypes.c_int32, 1)
         self.stop = self._function("team_stop", None, 1)
         self.run = self._function("program_run", None, 2)
+        self.run_address = self._code.address["program_run"]
         self.time = self._function("program_time", ctypes.c_int64, 4)
 
     def _function(self, name: str, result: type | None, pointers: int) -> Callable[..., Any]:
@@ -103,6 +105,13 @@ def evictor() -> Callable[[int, int], None] | None:
     """A function that drives so many bytes from an address on out of every cache; None where this machine has none."""
     ir = emit_evict(native_target())
     return None if ir is None else _Evictor(ir)
+
+
+@cache
+def _repeater() -> tuple[_Code, Callable[..., int]]:
+    """`repeat`, as compiler/codegen/repeat.py says, and the code that it is in."""
+    code = _Code([emit_object(REPEAT, native_target())], ["repeat"])
+    return code, ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 9)(code.address["repeat"])
 
 
 @cache
@@ -138,6 +147,21 @@ class Execution:
     def run(self) -> None:
         """One run on the buffers of the table."""
         self._program.run(self._team_address, self._table_address)
+
+    def repeat(self, moves: np.ndarray, counter: int, first: int, rows: int, going: np.ndarray | None) -> int:
+        """Up to so many runs while pointers move on, see compiler/codegen/repeat.py; how many there were.
+
+        Args:
+            moves: [n, 5] 64-bit integers.
+            counter: address of a 64-bit integer that is `first` in the first run; 0 for none.
+            first: the number of the first run.
+            rows: how many there are at most.
+            going: [3] 64-bit integers; None where no run ends them.
+        """
+        _, function = _repeater()
+        flag = None if going is None else going.ctypes.data
+        places = (self._program.run_address, self._team_address, self._table_address, moves.ctypes.data)
+        return function(*places, len(moves), counter or None, first, rows, flag)
 
     def time_ns(self, runs: int, before: int = 0) -> int:
         """Nanoseconds that so many runs take, measured in native code; `before`: runs ahead of them that do not count.

@@ -2,8 +2,8 @@
 
     state, y[i] = run(i, state, x)      for i = first, first + 1, ...
 
-Between two runs a few pointers of the program's table change. Nothing is checked, bound or allocated again, which takes
-ten times as long as a small kernel.
+Between two runs a few pointers of the program's table change, in native code (compiler/codegen/repeat.py). Nothing is
+checked, bound or allocated again, which would take longer than many a kernel.
 """
 
 from __future__ import annotations
@@ -88,65 +88,63 @@ class Repeating:
         first: int,
     ) -> None:
         """`first`: the number of the first run."""
-        self._execution, self._outputs, self._recurrence = execution, outputs, recurrence
-        self._first, self._runs = first, 0
-        self._carried = [(inputs[given], source) for given, source in recurrence.carried.items()]
-        self._number: Array | None = None
+        self._execution, self._inputs, self._outputs = execution, inputs, outputs
+        self._recurrence, self._first, self._runs = recurrence, first, 0
+        self._number = np.zeros(1, np.int64)
         if recurrence.counter:
-            self._number = np.zeros(inputs[recurrence.counter].shape, np.int64)
             _point(execution.table, inputs[recurrence.counter], data_pointer(self._number))
         # What is not stacked is written in turns, so that a run reads what the one before wrote.
         single = outputs.keys() - set(recurrence.stacked)
         self._turns = {name: (outputs[name].empty(), outputs[name].empty()) for name in single}
-        self._ends = {name: tuple(map(data_pointer, pair)) for name, pair in self._turns.items()}
         self._blocks: dict[str, list[Array]] = {name: [] for name in recurrence.stacked}
-        self._written: dict[str, int] = {}
 
     def run(self, most: int) -> Repeated:
         """Run so many times, or until a run says that none follows."""
         row_bytes = sum(self._outputs[name].size_bytes for name in self._blocks)
-        rows, going = _ROWS, True
+        rows, going, last = _ROWS, True, dict[str, int]()
         while going and self._runs < most:
             fits = max(1, min(rows, _BLOCK_BYTES // max(1, row_bytes)))
-            going = self._block(min(most - self._runs, fits))
+            count = min(most - self._runs, fits)
+            ways = self._ways(count)
+            going = self._block(ways, count, last)
+            last = {name: start + (count - 1) % period * step for name, (start, step, period) in ways.items()}
             rows *= 2
         whole = {name: _first(arrays, self._runs) for name, arrays in self._blocks.items()}
-        last = {
+        kept = {
             name: whole[name][-1].copy() if name in whole else self._turns[name][(self._runs - 1) % 2]
             for name in self._recurrence.last
         }
-        return Repeated(self._runs, going, last, whole)
+        return Repeated(self._runs, going, kept, whole)
 
-    def _block(self, count: int) -> bool:
-        """So many runs, whose results have a block of memory; whether another follows."""
+    def _ways(self, count: int) -> dict[str, tuple[int, int, int]]:
+        """Where the next runs write each output: start, step and period of its address."""
+        found = {}
         for name, arrays in self._blocks.items():
             arrays.append(self._outputs[name].empty(count))
-        starts = {name: data_pointer(arrays[-1]) for name, arrays in self._blocks.items()}
-        for row in range(count):
-            self._point_to(starts, row)
-            self._execution.run()
-            self._runs += 1
-            if self._recurrence.going and not self._going(row):
-                return False
-        return True
+            found[name] = (data_pointer(arrays[-1]), self._outputs[name].size_bytes, count)
+        for name, pair in self._turns.items():
+            now, then = (data_pointer(pair[(self._runs + k) % 2]) for k in range(2))
+            found[name] = (now, then - now, 2)
+        return found
 
-    def _point_to(self, starts: Mapping[str, int], row: int) -> None:
-        table, written = self._execution.table, self._written
-        if self._number is not None:
-            self._number.fill(self._first + self._runs)
-        if self._runs:
-            for port, source in self._carried:
-                _point(table, port, written[source])
-        for name, pair in self._ends.items():
-            written[name] = pair[self._runs % 2]
-            _point(table, self._outputs[name], written[name])
-        for name, start in starts.items():
-            written[name] = start + row * self._outputs[name].size_bytes
-            _point(table, self._outputs[name], written[name])
+    def _block(self, ways: Mapping[str, tuple[int, int, int]], count: int, last: Mapping[str, int]) -> bool:
+        """So many runs; whether another follows. `last`: where the run before wrote each output."""
+        moves = [(slot, *ways[name], 0) for name, port in self._outputs.items() for slot in port.slots]
+        for given, source in self._recurrence.carried.items():
+            moves += [(slot, *ways[source], 1) for slot in self._inputs[given].slots]
+            if last:
+                _point(self._execution.table, self._inputs[given], last[source])
+        asked = self._recurrence.going
+        going = np.array(ways[asked], np.int64) if asked else None
+        counter = data_pointer(self._number) if self._recurrence.counter else 0
+        runs = self._execution.repeat(
+            np.array(moves, np.int64).reshape(-1, 5), counter, self._first + self._runs, count, going
+        )
+        self._runs += runs
+        return going is None or self._says(asked, runs - 1)
 
-    def _going(self, row: int) -> bool:
-        """What the last run said."""
-        name = self._recurrence.going
+    def _says(self, name: str, row: int) -> bool:
+        """Whether another run follows what the last one, in a row of its block, has said."""
         flag = (
             self._blocks[name][-1][row] if name in self._blocks else self._turns[name][(self._runs - 1) % 2]
         )

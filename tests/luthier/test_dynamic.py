@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import GraphProto, TensorProto, TypeProto, ValueInfoProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 import luthier
 from compiler.errors import InputError, UnsupportedOperator
@@ -140,7 +140,7 @@ def test_loops(count: int, *, known: bool) -> None:
     assert squares.shape == (count, 2)
 
 
-def test_a_long_loop_compiles_its_body_once_and_once_for_several_iterations() -> None:
+def test_a_long_loop_compiles_its_body_once() -> None:
     found = module(counting("n", ""))
     x = np.ones((100, 2), np.float32)
     found.run({"x": x, "n": np.array(80)})
@@ -173,8 +173,74 @@ def test_a_loop_that_ends_after_its_first_iteration_makes_one() -> None:
     body.node.append(helper.make_node("Constant", [], ["again"], value=never))
     found = module(graph)
     given = {"x": np.ones((100, 2), np.float32), "n": np.array(90)}
-    for _ in range(2):  # the second run has nothing to compile, which is when iterations go in pieces
+    for _ in range(2):
         assert found.run(given)["squares"].shape == (1, 2)
+
+
+def looping(nodes: list[NodeProto], states: dict[str, tuple[Shape, str]], scanned: list[str]) -> GraphProto:
+    """A loop of n iterations. `states`: of each its shape, and what it becomes."""
+    inside = [tensor("i", [], TensorProto.INT64), tensor("go", [], TensorProto.BOOL)]
+    inside += [tensor(name, shape) for name, (shape, _) in states.items()]
+    results = [tensor("go_on", [], TensorProto.BOOL), *(tensor(new, shape) for shape, new in states.values())]
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), *nodes],
+        "body",
+        inside,
+        [*results, *(tensor(name, None) for name in scanned)],
+    )
+    outputs = [f"last_{name}" for name in states] + [f"all_{name}" for name in scanned]
+    node = helper.make_node("Loop", ["n", "", *(f"first_{name}" for name in states)], outputs, body=body)
+    inputs = [tensor("n", [], TensorProto.INT64), tensor("x", [3])]
+    inputs += [tensor(f"first_{name}", shape) for name, (shape, _) in states.items()]
+    return helper.make_graph([node], "g", inputs, [tensor(name, None) for name in outputs])
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+def test_states_that_change_places(count: int) -> None:
+    """What one state becomes is the other one, so that runs cannot simply follow each other."""
+    nodes = [helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Identity", ["b"], ["d"])]
+    graph = looping(nodes, {"a": ([3], "d"), "b": ([3], "c")}, ["c"])
+    a, b = np.array([0, 1, 2], np.float64), np.array([1, 1, 0], np.float64)
+    found = run(
+        graph,
+        n=np.array(count),
+        x=np.zeros(3, np.float32),
+        first_a=a.astype(np.float32),
+        first_b=b.astype(np.float32),
+    )
+    sums = []
+    for _ in range(count):
+        a, b = b, a + b
+        sums.append(b)
+    for got, wanted in zip(found, (a, b, np.array(sums)), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 70])
+def test_states_that_stay_and_states_that_are_not_read(count: int) -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "stays"], ["y"]),
+        helper.make_node("Cast", ["i"], ["number"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["y", "number"], ["z"]),
+    ]
+    graph = looping(nodes, {"stays": ([3], "stays_"), "unread": ([3], "z")}, ["z"])
+    (loop,) = graph.node
+    body = next(a.g for a in loop.attribute if a.name == "body")
+    body.node.append(helper.make_node("Identity", ["stays"], ["stays_"]))
+    x, stays = np.ones(3, np.float32), np.array([1, 2, 3], np.float32)
+    last, unread, products = run(graph, n=np.array(count), x=x, first_stays=stays, first_unread=x)
+    wanted = np.arange(count)[:, None] * (1 + stays)
+    np.testing.assert_array_equal(last, stays)
+    np.testing.assert_allclose(products, wanted)
+    np.testing.assert_allclose(unread, wanted[-1])
+
+
+def test_states_that_grow() -> None:
+    nodes = [helper.make_node("Concat", ["s", "x"], ["t"], axis=0)]
+    graph = looping(nodes, {"s": ([None], "t")}, [])
+    x = np.array([1, 2, 3], np.float32)
+    (got,) = run(graph, n=np.array(12), x=x, first_s=x[:2])
+    np.testing.assert_array_equal(got, np.concatenate([x[:2], np.tile(x, 12)]))
 
 
 @pytest.mark.parametrize("backwards", [0, 1])
