@@ -76,21 +76,24 @@ from compiler.workload.within_tables import within_tables
 if TYPE_CHECKING:
     import onnx
 
-    from compiler.frontend.builder import GraphBuilder
+    from compiler.frontend.builder import GraphBuilder, OpenValues
 
-Importing = Callable[[Values, frozenset[str]], "tuple[Graph, GraphBuilder]"]
+Importing = Callable[[Values, "OpenValues"], "tuple[Graph, GraphBuilder]"]
 
 
 def load_graph(
     model: str | Path | bytes | onnx.ModelProto,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-    open_values: frozenset[str] = frozenset(),
+    open_values: OpenValues | None = None,
 ) -> Graph:
-    """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError."""
+    """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError.
+
+    `open_values`: see `GraphBuilder`.
+    """
     # Workers build kernels with this module and need no ONNX: loading it would double their start-up time.
     from compiler.frontend.importer import import_model
 
-    return import_model(model, shapes, open_values)
+    return import_model(model, shapes, open_values or {})
 
 
 def lower(graph: Graph) -> Program:
@@ -119,9 +122,9 @@ def lower_any_size(
     source = read_source(model)
     opened = open_inputs(source.model, given, named)
     if not opened.symbols:
-        return lower(import_source(source, given, frozenset())[0])
+        return lower(import_source(source, given, {})[0])
 
-    def imported(values: Values, kept: frozenset[str]) -> tuple[Graph, GraphBuilder]:
+    def imported(values: Values, kept: OpenValues) -> tuple[Graph, GraphBuilder]:
         try:
             return import_source(source, given | opened.shapes_at(values), kept)
         except UnsupportedOperator:
@@ -139,7 +142,7 @@ def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], importe
         symbols: of its sizes.
         points: values to lower it for; the first few differ by one.
         imported: the Graph for some values, and the builder that knows all values of the model; the second argument are
-            those whose shape depends on the symbols (`Graph.open_values`).
+            those whose shape depends on the symbols (`GraphBuilder.open_values`).
 
     Raises ModelError where the model has no form that holds for all of them.
     """
@@ -147,18 +150,21 @@ def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], importe
 
     # As many as a fit needs: most models that have no common form are refused by these, at a fraction of the cost.
     few = points[: len(symbols) + 1]
-    examples = [imported(values, frozenset()) for values in few]
+    examples = [imported(values, {}) for values in few]
     kept = open_values([builder for _, builder in examples])
-    if any(name in builder.constants for _, builder in examples for name in kept):
+    if any(builder.asked or not kept.keys().isdisjoint(builder.constants) for _, builder in examples):
         examples = [imported(values, kept) for values in few]
-    graphs = [replace(graph, open_values=kept) for graph, _ in examples]
+    graphs = [replace(graph, open_values=frozenset(kept)) for graph, _ in examples]
     programs = [_at_one_size(graphs[0])]
     programs += [with_constants_of(programs[0], _at_one_size(graph)) for graph in graphs[1:]]
     generalise_program(programs, few, symbols)
     for values in points[len(few) :]:
         programs.append(with_constants_of(programs[0], _at_one_size(imported(values, kept)[0])))
     common = within_tables(generalise_program(programs, points, symbols))
-    verify_program(common)
+    try:
+        verify_program(common)
+    except CompileError as error:  # Such as the product of two sizes that leaves a table.
+        raise refused(symbols, str(error).partition("; this is a bug")[0]) from error
     smallest = {symbol.name: symbol.low for symbol in common.symbols}
     check_outputs(common, imported(smallest, kept)[0].types(), smallest)
     return common

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import InputError, LuthierError, UnsupportedModel
-from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.builder import NOTHING_OPEN, GraphBuilder, OpenValues
 from compiler.frontend.input_kinds import check_value
 from compiler.frontend.loops import LoopPlan
 from compiler.frontend.segment import (
@@ -67,8 +67,8 @@ _MOST_QUESTIONS = 8
 """Times as many keys as segments are kept: most say which value a segment must know."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
-_FEW = 2
-"""Sizes that a segment has code of their own for: of a third, code for all sizes is made."""
+_FEW, _TRIES = 2, 3
+"""Sizes that a segment has code of their own for, and those after them for which code for all sizes is tried."""
 
 Place = tuple[int, tuple[str, ...]]
 """What is left of a model, by number, and the values that are wanted of it."""
@@ -89,7 +89,7 @@ class DynamicModule:
         self._known: OrderedDict[Key, CompiledSegment | Given] = OrderedDict()
         self._works = Works(model.work)
         self._for_all: dict[Place, list[CompiledSegment]] = {}
-        self._seen: dict[tuple[Place, frozenset[Given], Structure], list[Numbers] | None] = {}
+        self._seen: dict[tuple[Place, frozenset[Given], Structure], list[Numbers]] = {}
         self._needed: dict[Place, frozenset[str]] = {}
         self._lock = threading.RLock()
         self._warned = False
@@ -263,7 +263,7 @@ class DynamicModule:
         work: Work | None,
         kinds: Mapping[str, Kind],
         wanted: tuple[str, ...],
-        open_values: frozenset[str] = frozenset(),
+        open_values: OpenValues = NOTHING_OPEN,
     ) -> tuple[Segment, GraphBuilder]:
         """`import_segment`; what comes after it is the same object as after other sizes, if it is alike."""
         segment, builder = import_segment(self._model, work, kinds, wanted, open_values)
@@ -282,20 +282,19 @@ class DynamicModule:
         """A segment for all sizes, where several occurred and it has such a form."""
         shape = shape_of(values, needed)
         kind = (_place(work, wanted), needed, shape.structure)
+        if len(self._seen) > _MOST_QUESTIONS * self._most:
+            self._seen.clear()
         seen = self._seen.setdefault(kind, [])
-        if seen is None:
+        # Numbers may have been equal by chance: then what was made of them does not serve the next call.
+        if len(seen) >= _FEW + _TRIES:
             return None
         seen.append(shape.numbers)
-        if len(seen) <= _FEW:
-            return None
-        # What has no such form now, has none later.
-        self._seen[kind] = None
-        pattern = pattern_of(shape.structure, needed, seen)
+        pattern = pattern_of(shape.structure, needed, seen) if len(seen) > _FEW else None
         if pattern is None:
             return None
         segments: dict[Numbers, Segment] = {}
 
-        def imported(sizes: Values, open_values: frozenset[str]) -> tuple[Graph, GraphBuilder]:
+        def imported(sizes: Values, open_values: OpenValues) -> tuple[Graph, GraphBuilder]:
             kinds = pattern.kinds(values, sizes)
             segment, builder = self._imported(work, kinds, wanted, open_values)
             segments[tuple(sizes.values())] = segment
@@ -310,6 +309,7 @@ class DynamicModule:
             common = segment_for_all([segments[tuple(point.values())] for point in points], points)
         except (LuthierError, NeedsInput, DiffersError) as error:
             _LOG.info("model %r: a segment has no form for all sizes (%s)", self._model.name, error)
+            seen += [shape.numbers] * _TRIES  # It will have none later.
             return None
         return CompiledSegment(common, module, needed, pattern)
 

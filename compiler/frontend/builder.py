@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ from compiler.symbol import axis
 
 Array = npt.NDArray[Any]
 
+OpenValues = Mapping[str, frozenset[int]]
+"""By name, the dimensions whose sizes differ from example to example of a model with open sizes."""
+NOTHING_OPEN: OpenValues = MappingProxyType({})
+
 _EAGER_ELEMENTS = 4096
 """Constant results up to this size are known at once: later nodes may need them as shapes, axes or limits."""
 
@@ -32,8 +37,10 @@ class GraphBuilder:
 
     reserved: frozenset[str]
     """Names that the model itself uses, now or later."""
-    open_values: frozenset[str] = frozenset()
-    """Names of values whose shape depends on an open size: they are computed, also where they are known."""
+    open_values: OpenValues = field(default_factory=dict)
+    """The values whose shape depends on an open size: they are computed, also where they are known."""
+    asked: bool = False
+    """Whether a lowering has asked what is open."""
     inputs: dict[str, TensorType] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -49,6 +56,11 @@ class GraphBuilder:
     def resolve(self, name: str) -> str:
         """The value that an ONNX name stands for."""
         return self.aliases.get(name, name)
+
+    def is_open(self, value: str, dimensions: Iterable[int]) -> bool:
+        """Whether one of these dimensions of a value depends on an open size."""
+        self.asked = True
+        return not self.open_values.get(value, frozenset()).isdisjoint(dimensions)
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Element type of a value; constants may have any that NumPy knows."""
@@ -128,7 +140,7 @@ class GraphBuilder:
             tuple(outputs),
             constants,
             tuple(self.nodes),
-            open_values=self.open_values,
+            open_values=frozenset(self.open_values),
             name=name,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -49,14 +50,32 @@ def reduced(
     return Compute(axes, inner.axes, reducer if inner.axes else None, body, dtype)
 
 
-def counting(call: OperatorCall, value: str, count: int, dtype: DType, suffix: str) -> str:
-    """A constant that counts the elements along an axis of a value, from 0.
+def counting(call: OperatorCall, value: str, axes: Sequence[int], dtype: DType, suffix: str) -> str:
+    """A constant that counts the elements along axes of a value, from 0.
 
-    Where sizes of the value are open it is the beginning of one that is long enough for all of them: there is one
-    for every size.
+    Where a size is open it is the beginning of one that is long enough for all sizes, so that there is one for all.
     """
-    is_open = value in call.builder.open_values and count <= OPEN_COUNT
+    count = math.prod(call.builder.shapes[value][axis] for axis in axes)
+    is_open = call.builder.is_open(value, axes) and count <= OPEN_COUNT
     return call.intermediate_constant(np.arange(OPEN_COUNT if is_open else count, dtype=dtype.numpy), suffix)
+
+
+def size_along(call: OperatorCall, value: str, axis: int, dtype: DType) -> Expr:
+    """The size of a value along an axis, as a number; where it is open, an element of a constant that counts."""
+    count = call.builder.shapes[value][axis]
+    if not call.builder.is_open(value, [axis]) or count >= OPEN_COUNT:
+        return Const(count, dtype)
+    table = call.intermediate_constant(np.arange(OPEN_COUNT, dtype=dtype.numpy), "size")
+    return Load(table, (Index.of(count),))
+
+
+def share(call: OperatorCall, value: str, axes: Sequence[int], times: int = 1) -> Expr:
+    """What each element along axes of a value has of their mean: 1 / count; `times` that there are so many."""
+    count = times * math.prod(call.builder.shapes[value][axis] for axis in axes)
+    if not call.builder.is_open(value, axes) or count >= OPEN_COUNT:
+        return Const(1.0 / count)
+    shares = 1.0 / np.maximum(np.arange(OPEN_COUNT), 1)
+    return Load(call.intermediate_constant(shares.astype(np.float32), "share"), (Index.of(count),))
 
 
 def broadcast(call: OperatorCall, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

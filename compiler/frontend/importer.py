@@ -9,7 +9,7 @@ import onnx
 import onnx.inliner
 
 from compiler.errors import ModelError, NotStatic
-from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.builder import NOTHING_OPEN, GraphBuilder, OpenValues
 from compiler.frontend.check import check_model, opsets
 from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES
@@ -25,14 +25,14 @@ Shapes = Mapping[str, tuple[int, ...]]
 def import_model(
     model: str | Path | bytes | onnx.ModelProto,
     shapes: Shapes | None = None,
-    open_values: frozenset[str] = frozenset(),
+    open_values: OpenValues = NOTHING_OPEN,
 ) -> Graph:
     """Read, check and decompose a model.
 
     Args:
         model: not changed.
         shapes: shape of each input whose own shape is not fixed.
-        open_values: see `Graph`.
+        open_values: see `GraphBuilder`.
 
     Raises:
         ModelError: the model cannot be read or is not valid.
@@ -43,7 +43,7 @@ def import_model(
 
 
 def import_source(
-    source: Source, shapes: Shapes | None, open_values: frozenset[str]
+    source: Source, shapes: Shapes | None, open_values: OpenValues
 ) -> tuple[Graph, GraphBuilder]:
     """The Graph, and the builder that knows all values of the model; see `import_model`."""
     check_model(source.model)

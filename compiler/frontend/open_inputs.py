@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.builder import GraphBuilder, OpenValues
 from compiler.frontend.input_shapes import input_dims
 from compiler.symbol import Symbol
 
@@ -63,15 +63,21 @@ def open_inputs(
     return OpenInputs(tuple(symbols), shapes)
 
 
-def open_values(examples: Sequence[GraphBuilder]) -> frozenset[str]:
+def open_values(examples: Sequence[GraphBuilder]) -> OpenValues:
     """The values of a model whose shape differs between examples.
 
     A constant whose shape depends on an open size (a mask, the beginning of a table of positions) has other elements
     for every size: it must be left as what it is computed from.
     """
     first, *others = examples
-    return frozenset(
-        name
-        for name, shape in first.shapes.items()
-        if any(other.shapes.get(name, shape) != shape for other in others)
-    )
+    found = {}
+    for name, shape in first.shapes.items():
+        shapes = [shape, *(other.shapes.get(name, shape) for other in others)]
+        dimensions = frozenset(
+            d
+            for d in range(len(shape))
+            if len({other[d] if d < len(other) else None for other in shapes}) > 1
+        )
+        if dimensions or len({len(other) for other in shapes}) > 1:
+            found[name] = dimensions or frozenset(range(len(shape)))
+    return found

@@ -25,7 +25,7 @@ import onnx
 
 from compiler.dtype import DType
 from compiler.errors import UnsupportedModel
-from compiler.frontend.builder import GraphBuilder
+from compiler.frontend.builder import NOTHING_OPEN, GraphBuilder, OpenValues
 from compiler.frontend.call import NeedsValue
 from compiler.frontend.check import check_model, opsets
 from compiler.frontend.importer import with_functions_inlined
@@ -178,7 +178,7 @@ def import_segment(
     work: Work | None,
     environment: Mapping[str, Kind],
     wanted: Sequence[str],
-    open_values: frozenset[str] = frozenset(),
+    open_values: OpenValues = NOTHING_OPEN,
 ) -> tuple[Segment, GraphBuilder]:
     """Lower what can be lowered; the segment, and the builder that knows its values.
 
@@ -187,7 +187,7 @@ def import_segment(
         work: what is left of it, or of one of its subgraphs.
         environment: what each value that `work` may read is.
         wanted: the values that must be there after the last segment.
-        open_values: see `Graph`.
+        open_values: see `GraphBuilder`.
 
     Raises:
         NeedsInput: nothing can be lowered before a value of the environment is known.

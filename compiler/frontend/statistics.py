@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from math import prod
 
 from compiler.frontend.call import OperatorCall, size_of
-from compiler.frontend.computes import ReduceAxes, at, broadcast, broadcast_load, output_axes, reduced
+from compiler.frontend.computes import ReduceAxes, at, broadcast, broadcast_load, output_axes, reduced, share
 from compiler.graph.ir import Compute
 from compiler.index import Index
 from compiler.scalar import Const, Expr, Load, apply
@@ -23,6 +24,7 @@ class Parts:
         outer: an axis per dimension of a statistic.
         indices: of an element of the value, in terms of the outer and inner axes.
         count: elements of a part.
+        axes: of the value, along which a part has all elements.
     """
 
     call: OperatorCall
@@ -31,6 +33,12 @@ class Parts:
     inner: ReduceAxes
     indices: tuple[Index, ...]
     count: int
+    axes: tuple[int, ...]
+
+    def _share(self) -> Expr:
+        """1 / count."""
+        along = prod(self.call.builder.shapes[self.value][axis] for axis in self.axes)
+        return share(self.call, self.value, self.axes, self.count // along)
 
     def element(self) -> Expr:
         """An element of the value."""
@@ -50,14 +58,12 @@ class Parts:
 
     def mean(self) -> str:
         """The mean of each part."""
-        return self.total("sum", self.element(), "mean", lambda s: apply("mul", s, Const(1.0 / self.count)))
+        return self.total("sum", self.element(), "mean", lambda s: apply("mul", s, self._share()))
 
     def square_mean(self, mean: str | None, suffix: str, finish: Finish) -> str:
         """`finish` of the mean square of each part, after subtraction of `mean`."""
         x = self.element() if mean is None else apply("sub", self.element(), self.of(mean))
-        return self.total(
-            "sum", apply("mul", x, x), suffix, lambda s: finish(apply("mul", s, Const(1.0 / self.count)))
-        )
+        return self.total("sum", apply("mul", x, x), suffix, lambda s: finish(apply("mul", s, self._share())))
 
 
 def along(call: OperatorCall, value: str, axes: Collection[int]) -> Parts:
@@ -68,7 +74,9 @@ def along(call: OperatorCall, value: str, axes: Collection[int]) -> Parts:
     indices = tuple(
         inner.index(n) if d in axes else i for d, (n, i) in enumerate(zip(shape, at(outer), strict=True))
     )
-    return Parts(call, value, outer, inner, indices, size_of(tuple(shape[d] for d in axes)))
+    return Parts(
+        call, value, outer, inner, indices, size_of(tuple(shape[d] for d in axes)), tuple(sorted(axes))
+    )
 
 
 def groups(call: OperatorCall, value: str, count: int) -> Parts:
@@ -79,7 +87,8 @@ def groups(call: OperatorCall, value: str, count: int) -> Parts:
     n, group = at(outer)
     channel = group * (channels // count) + inner.index(channels // count)
     indices = (n, channel, *(inner.index(size) for size in rest))
-    return Parts(call, value, outer, inner, indices, size_of((channels // count, *rest)))
+    size = size_of((channels // count, *rest))
+    return Parts(call, value, outer, inner, indices, size, tuple(range(2, len(rest) + 2)))
 
 
 def inverse_deviation(epsilon: float) -> Finish:

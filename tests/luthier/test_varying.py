@@ -147,17 +147,37 @@ def test_sizes_of_inputs_that_differ_share_code_as_well() -> None:
     found.close()
 
 
+def test_numbers_that_were_equal_by_chance_are_told_apart_later() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["a"]),
+        helper.make_node("NonZero", ["z"], ["b"]),
+        helper.make_node("Transpose", ["a"], ["c"]),
+        helper.make_node("Add", ["c", "b"], ["y"]),
+    ]
+    found = module(helper.make_graph(nodes, "g", [tensor("x", [90]), tensor("z", [90])], [tensor("y", None)]))
+    counts = []
+    for n, m in ((9, 9), (12, 12), (17, 17), (20, 20), (21, 30), (40, 8), (33, 50), (60, 25)):
+        x, z = np.zeros(90, np.float32), np.zeros(90, np.float32)
+        x[90 - n :], z[:m] = 1, 1
+        got = found.run({"x": x, "z": z})["y"]
+        np.testing.assert_array_equal(got, np.arange(90 - n, 90)[:, None] + np.arange(m))
+        counts.append(found.segments)
+    assert counts[-1] == counts[-3]
+    found.close()
+
+
 @pytest.mark.parametrize("least", [3, 200])
 def test_what_has_no_common_form_is_compiled_for_each_size(least: int) -> None:
-    """A mean divides by the count, which is no expression over indices."""
+    """Sums up to each place are taken in blocks, as many as there have to be."""
     nodes = [
         helper.make_node("NonZero", ["x"], ["z"]),
         helper.make_node("Cast", ["z"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["f"], ["y"], noop_with_empty_axes=0, keepdims=0),
+        helper.make_node("CumSum", ["f", "axis"], ["y"]),
     ]
-    found = module(helper.make_graph(nodes, "g", [tensor("x", [400])], [tensor("y", None)]))
+    axis = helper.make_tensor("axis", TensorProto.INT64, [], [1])
+    found = module(helper.make_graph(nodes, "g", [tensor("x", [400])], [tensor("y", None)], [axis]))
     for count in range(least, least + 6):
         x = np.zeros(400, np.float32)
         x[:count] = 1
-        np.testing.assert_allclose(found.run({"x": x})["y"], (count - 1) / 2, rtol=1e-6)
+        np.testing.assert_allclose(found.run({"x": x})["y"], [np.arange(count).cumsum()], rtol=1e-6)
     found.close()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, size_of
-from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced, share
 from compiler.frontend.powers import power
 from compiler.frontend.windows import Window, windowed_load, windows
 from compiler.graph.ir import Compute
@@ -101,8 +101,8 @@ def _global_average_pool(call: OperatorCall) -> None:
     sizes = _image(call)
     total = call.intermediate(_pooled(call, _whole(sizes), "sum", _ZERO), "sum")
     axes = output_axes(call.builder.shapes[total])
-    body = apply("mul", Load(total, at(axes)), Const(1.0 / size_of(sizes)))
-    call.emit(Compute(axes, (), None, body))
+    image = range(2, len(call.shape(0)))
+    call.emit(Compute(axes, (), None, apply("mul", Load(total, at(axes)), share(call, call.value(0), image))))
 
 
 def _global_max_pool(call: OperatorCall) -> None:

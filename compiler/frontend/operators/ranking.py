@@ -66,7 +66,7 @@ def _places(call: OperatorCall, axes: Collection[int], indices: Sequence[Index])
     shape = call.shape(0)
     if len(axes) == 1:
         (axis,) = axes
-        numbers = counting(call, call.value(0), shape[axis], DType.I32, "places")
+        numbers = counting(call, call.value(0), [axis], DType.I32, "places")
         return Load(numbers, (indices[axis],))
     sizes = [n if d in axes else 1 for d, n in enumerate(shape)]
     order = np.arange(np.prod(sizes), dtype=np.int32).reshape(sizes)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, distinct_axes
-from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
+from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced, share
 from compiler.frontend.operators.reshaping import reshaped_indices
 from compiler.frontend.single import in_bytes
 from compiler.frontend.statistics import Finish
@@ -38,8 +37,8 @@ def _reduce_mean(call: OperatorCall) -> None:
         return call.emit_same(call.value(0))
     total = call.intermediate(_reduction(call, axes, "sum"), "sum")
     outer = output_axes(call.builder.shapes[total])
-    count = math.prod(call.shape(0)[a] for a in axes)
-    return call.emit(Compute(outer, (), None, apply("mul", Load(total, at(outer)), Const(1.0 / count))))
+    body = apply("mul", Load(total, at(outer)), share(call, call.value(0), axes))
+    return call.emit(Compute(outer, (), None, body))
 
 
 def _composed(reducer: str, body: Finish, finish: Finish | None = None) -> Lowering:

@@ -19,7 +19,7 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.frontend.call import Array, Lowering, OperatorCall, positive_axis
-from compiler.frontend.computes import ReduceAxes, at, output_axes, reduced
+from compiler.frontend.computes import ReduceAxes, at, counting, output_axes, reduced, size_along
 from compiler.frontend.operators.reshaping import reshaped_indices
 from compiler.frontend.searches import largest
 from compiler.frontend.sorts import Sorted, first_sorted
@@ -33,6 +33,8 @@ Places = tuple[Index, ...]
 
 _FEW = 128
 """Updates that every place is compared with."""
+_MOST_PAIRS = 1 << 24
+"""Of updates and places whose numbers are open, that are compared."""
 _STRIDE = 8
 """Sums of so many neighbours at once."""
 _REDUCTIONS = {"add": ("sum", "add"), "mul": ("prod", "mul"), "max": ("max", "max"), "min": ("min", "min")}
@@ -49,7 +51,7 @@ def _scatter_elements(call: OperatorCall) -> None:
     _check_indices(call, [shape[axis]])
     if prod(which) == 0:
         return call.emit_same(data)
-    indices = _counted_from_front(call, indices, [shape[axis]])
+    indices = _counted_from_front(call, indices, data, axis)
     # Places that an update can reach: all along the axis, and as far as the indices go along the others.
     reach = output_axes(shape[d] if d == axis else which[d] for d in range(len(shape)))
 
@@ -59,9 +61,7 @@ def _scatter_elements(call: OperatorCall) -> None:
     def update(place: tuple[Index, ...], step: Index) -> Load:
         return Load(updates, index(place, step))
 
-    known = call.builder.constants.get(indices)
-    winners = None if known is None else _winners_along(known, shape[axis], axis)
-    search = _Search(call, indices, reach, axis, index, update, winners)
+    search = _Search(call, [axis], indices, reach, axis, index, update)
     axes = output_axes(shape)
     bounds = tuple(Bound(i, 0, which[d]) for d, i in enumerate(at(axes)) if d != axis and which[d] < shape[d])
     old = Load(data, at(axes))
@@ -79,10 +79,8 @@ def _scatter_nd(call: OperatorCall) -> None:
     count, places = prod(which[:-1]), prod(shape[:depth])
     if count == 0 or prod(shape) == 0:
         return call.emit_same(data)
-    flat = _flat_indices(call, indices, shape[:depth])
+    flat = _flat_indices(call, indices, data, shape[:depth])
     rows = _reshaped(call, updates, (count, *shape[depth:]))
-    known = call.builder.constants.get(flat)
-    winners = None if known is None else _winners_along(known, places, 0)
     axes = output_axes(shape)
     rest = axes[depth:]
     place = Index()
@@ -90,12 +88,12 @@ def _scatter_nd(call: OperatorCall) -> None:
         place = place * n + i
     search = _Search(
         call,
+        range(depth),
         flat,
         (axis("p0", places),),
         0,
         lambda _, step: (step,),
         lambda _, step: Load(rows, (step, *at(rest))),
-        winners,
         rest,
     )
     body = search.combined(Load(data, at(axes)), (place,), axes)
@@ -112,23 +110,30 @@ class _Search:
     def __init__(
         self,
         call: OperatorCall,
+        axes: Sequence[int],
         indices: str,
         reach: tuple[Axis, ...],
         along: int,
         index: Callable[[tuple[Index, ...], Index], tuple[Index, ...]],
         update: Callable[[tuple[Index, ...], Index], Load],
-        winners: Array | None,
         rest: tuple[Axis, ...] = (),
     ) -> None:
-        """`index`, `update`: of a place and a step in 0 .. count; `winners`: the last step, where it is known.
+        """`index`, `update`: of a place and a step in 0 .. count.
 
-        `rest`: axes of an update's own elements.
+        `axes`: of the data, whose elements an index counts. `rest`: axes of an update's own elements.
         """
         self._call, self._indices, self._reach, self._along = call, indices, reach, along
         self._count = call.builder.shapes[indices][along]
-        self._index, self._update, self._winners, self._rest = index, update, winners, rest
-        numbers = np.arange(reach[along].size, dtype=call.builder.dtype(indices))
-        self._numbers = call.intermediate_constant(numbers, "numbers")
+        self._index, self._update, self._rest = index, update, rest
+        known = call.builder.constants.get(indices)
+        self._winners = None if known is None else _winners_along(known, reach[along].size, along)
+        self._numbers = counting(
+            call, call.value(0), axes, DType.from_numpy(call.builder.dtype(indices)), "numbers"
+        )
+        # A sort has steps for each number of elements, a comparison of all pairs one form.
+        pairs = self._count * prod(a.size for a in reach)
+        is_open = call.builder.is_open(indices, [along]) or call.builder.is_open(call.value(0), axes)
+        self._few = self._count <= _FEW or (is_open and pairs <= _MOST_PAIRS)
 
     def combined(self, old: Expr, place: tuple[Index, ...], axes: tuple[Axis, ...] | None = None) -> Expr:
         """The element at a place: `old`, or what updates make of it."""
@@ -142,7 +147,7 @@ class _Search:
         if dtype.is_stored_only or dtype is DType.BOOL:
             self._call.unsupported(f"reduction of {dtype.value}")
         outer = axes or self._reach
-        if self._count > _FEW:
+        if not self._few:
             where = place if axes else at(self._reach)
             total = self._call.intermediate(
                 Compute(outer, (), None, self._found_total(reducer, where, dtype), dtype), "updates"
@@ -159,14 +164,14 @@ class _Search:
     def _replaced(self, old: Expr, place: tuple[Index, ...]) -> Expr:
         if self._winners is not None:
             last = self._call.intermediate_constant(self._winners, "last")
-        elif self._count > _FEW:
+        elif not self._few:
             order = self._sorted.places
             body = self._at_last(at(self._reach), lambda i: Load(order, i), Const(-1, DType.I32))
             last = self._call.intermediate(Compute(self._reach, (), None, body, DType.I32), "last")
         else:
             inner = ReduceAxes()
             step = inner.index(self._count)
-            steps = self._call.intermediate_constant(np.arange(self._count, dtype=np.int32), "steps")
+            steps = counting(self._call, self._indices, [self._along], DType.I32, "steps")
             hit = self._hits(at(self._reach), step)
             body = apply("select", hit, Load(steps, (step,)), Const(-1, DType.I32))
             last = self._call.intermediate(reduced(self._reach, inner, "max", body, DType.I32), "last")
@@ -248,32 +253,32 @@ def _check_indices(call: OperatorCall, extents: Sequence[int]) -> None:
             call.reject(f"has indices outside of the {list(extents)} elements that they choose from")
 
 
-def _counted_from_front(call: OperatorCall, indices: str, extents: Sequence[int]) -> str:
-    known = call.builder.constants.get(indices)
-    (extent,) = extents
+def _counted_from_front(call: OperatorCall, indices: str, data: str, axis: int) -> str:
+    known, extent = call.builder.constants.get(indices), call.builder.shapes[data][axis]
     if known is not None:
         return call.intermediate_constant(np.where(known < 0, known + extent, known), "indices")
-    axes = output_axes(call.builder.shapes[indices])
-    body = _from_front(Load(indices, at(axes)), extent, call.dtype(indices))
-    return call.intermediate(Compute(axes, (), None, body, call.dtype(indices)), "indices")
+    axes, kind = output_axes(call.builder.shapes[indices]), call.dtype(indices)
+    body = _from_front(Load(indices, at(axes)), size_along(call, data, axis, kind), kind)
+    return call.intermediate(Compute(axes, (), None, body, kind), "indices")
 
 
-def _from_front(index: Expr, extent: int, dtype: DType) -> Expr:
-    behind = apply("add", index, Const(extent, dtype))
+def _from_front(index: Expr, extent: Expr, dtype: DType) -> Expr:
+    behind = apply("add", index, extent)
     return apply("select", apply("less", index, Const(0, dtype)), behind, index)
 
 
-def _flat_indices(call: OperatorCall, indices: str, extents: tuple[int, ...]) -> str:
+def _flat_indices(call: OperatorCall, indices: str, data: str, extents: tuple[int, ...]) -> str:
     """Of each update its place among all places, in row-major order: [updates]."""
     which = call.builder.shapes[indices]
     rows = _reshaped(call, indices, (prod(which[:-1]), which[-1]))
     axes = output_axes((prod(which[:-1]),))
     total: Expr = Const(0, DType.I64)
-    for d, extent in enumerate(extents):
+    for d in range(len(extents)):
+        extent = size_along(call, data, d, DType.I64)
         index = Load(rows, (at(axes)[0], Index.of(d)))
         wide = index if call.dtype(rows) is DType.I64 else Cast(index, DType.I64)
         step = _from_front(wide, extent, DType.I64)
-        total = apply("add", apply("mul", total, Const(extent, DType.I64)), step)
+        total = apply("add", apply("mul", total, extent), step)
     known = call.builder.constants.get(indices)
     if known is not None:
         limits = np.asarray(extents, np.int64)

@@ -111,11 +111,11 @@ def _places(call: OperatorCall) -> None:
     (n,), count = call.shape(0), int(call.constant(1))
     if not count:
         return call.emit_constant(np.zeros(0, np.int64))
-    if call.value(0) in call.builder.open_values and n <= _MOST_PAIRED:
+    if call.builder.is_open(call.value(0), [0]) and n <= _MOST_PAIRED:
         return call.emit(_paired_places(call, n, count))
     upto = scanned(call, call.value(0), 0, "sum", "upto")
     # As many as there could be: a table of `count` numbers would be another one for each count.
-    numbers = counting(call, call.value(0), n, DType.I32, "numbers")
+    numbers = counting(call, call.value(0), [0], DType.I32, "numbers")
     axes = output_axes((count,))
     wanted = Load(numbers, at(axes))
 
@@ -132,7 +132,7 @@ def _paired_places(call: OperatorCall, n: int, count: int) -> Compute:
     before = inner.index(n)
     own = Guard((Bound(before - at(flags)[0], -FAR, 1),), Load(call.value(0), (before,)), _NONE)
     upto = call.intermediate(reduced(flags, inner, "sum", own, DType.I32), "upto")
-    numbers = counting(call, call.value(0), n, DType.I32, "numbers")
+    numbers = counting(call, call.value(0), [0], DType.I32, "numbers")
     axes, inner = output_axes((count,)), ReduceAxes()
     less = apply("less_equal", Load(upto, (inner.index(n),)), Load(numbers, at(axes)))
     places = call.intermediate(
@@ -152,7 +152,7 @@ def _unravel(call: OperatorCall) -> None:
     found = LookedUp(f"@{call.proto.output[0]}.place", size_of(shape))
     body: Expr | None = None
     for dim in reversed(range(len(shape))):
-        numbers = counting(call, call.value(1), shape[dim], DType.I64, f"numbers.{dim}")
+        numbers = counting(call, call.value(1), [dim], DType.I64, f"numbers.{dim}")
         digit = (Index.of(found) // prod(shape[dim + 1 :])) % shape[dim]
         load = Load(numbers, (digit,))
         body = load if body is None else Guard((Bound(d, dim, dim + 1),), load, body)

@@ -242,6 +242,64 @@ def test_places_in_an_open_dimension_are_looked_up(threads: int) -> None:
     module.close()
 
 
+OVER_A_SIZE = {
+    "mean": (node("ReduceMean", "x axes", "y", keepdims=0), {"axes": [1]}),
+    "mean of all": (node("ReduceMean", "x", "y"), {}),
+    "instance norm": (node("InstanceNormalization", "t w w", "y"), {"w": (5,)}),
+    "global pool": (node("GlobalAveragePool", "t", "y"), {}),
+    "place of the largest": (node("ArgMax", "x", "y", axis=1), {}),
+}
+
+
+@pytest.mark.parametrize("name", OVER_A_SIZE)
+def test_a_statistic_over_an_open_size(name: str) -> None:
+    one, constants = OVER_A_SIZE[name]
+    kind = TensorProto.INT64 if name.startswith("place") else TensorProto.FLOAT
+    model = built([node("Transpose", "x", "t", perm=[0, 2, 1]), one], {"x": [2, "n", 5]}, {}, constants)
+    model.graph.output.append(helper.make_tensor_value_info("y", kind, None))
+    module = compiled(model)
+    for n in (1, 2, 7, 100, 33, 5000):
+        x = np.random.default_rng(n).standard_normal((2, n, 5), np.float32) + 3
+        wanted = evaluate_graph(load_graph(model, {"x": (2, n, 5)}), {"x": x}, np.float64)
+        np.testing.assert_allclose(module.run({"x": x})["y"], wanted["y"], rtol=1e-4, atol=1e-5)
+    module.close()
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+def test_updates_of_open_sizes(kind: str, reduction: str) -> None:
+    many = kind == "ScatterElements"
+    attributes = {"axis": 0} if many else {}
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node(kind, ["x", "i", "u"], ["y"], reduction=reduction, **attributes)],
+        "open",
+        [
+            info("x", TensorProto.FLOAT, ["n", 3]),
+            info("i", TensorProto.INT64, ["m", 3] if many else ["m", 1]),
+            info("u", TensorProto.FLOAT, ["m", 3]),
+        ],
+        [info("y", TensorProto.FLOAT, ["n", 3])],
+    )
+    module = compiled(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    rng = np.random.default_rng(0)
+    for n, m in ((1, 2), (40, 9), (9, 40), (300, 200)):
+        x, u = rng.standard_normal((n, 3), np.float32), rng.standard_normal((m, 3), np.float32)
+        i = rng.integers(-n, n, (m, 3) if many else (m, 1))
+        wanted = x.copy()
+        for row, column in np.ndindex(m, 3):
+            place = (i[row, column if many else 0], column)
+            match reduction:
+                case "none":
+                    wanted[place] = u[row, column]
+                case "add":
+                    wanted[place] += u[row, column]
+                case _:
+                    wanted[place] = max(wanted[place], u[row, column])
+        np.testing.assert_allclose(module.run({"x": x, "i": i, "u": u})["y"], wanted, rtol=1e-5, atol=1e-5)
+    module.close()
+
+
 def test_two_symbols() -> None:
     nodes = [node("Gemm", "x w", "y"), node("Relu", "z", "r")]
     model = built(nodes, {"x": ["n", 5], "z": ["m", 6]}, {"y": ["n", 3], "r": ["m", 6]}, {"w": (5, 3)})
@@ -267,10 +325,12 @@ def test_two_symbols() -> None:
             "(with n = 9, node",
         ),
         (
-            built(
-                [node("ReduceMean", "x axes", "y", keepdims=0)], {"x": ["n", 3]}, {"y": [3]}, {"axes": [0]}
-            ),
-            "cannot be compiled once for all sizes of 'n' (in 'reduce",
+            built([node("CumSum", "x axis", "y")], {"x": ["n", 3]}, {"y": ["n", 3]}, {"axis": [0]}),
+            "cannot be compiled once for all sizes of 'n' (it splits into another number of subgraphs",
+        ),
+        (
+            built([node("GlobalAveragePool", "x", "y")], {"x": [1, 2, "n", "m"]}, {"y": [1, 2, 1, 1]}, {}),
+            "cannot be compiled once for all sizes of 'n' and 'm' (stage epilogue",
         ),
         (
             built([node("Squeeze", "x", "y")], {"x": ["n", 3, 4]}, {"y": None}, {}),  # type: ignore[dict-item]
@@ -280,7 +340,8 @@ def test_two_symbols() -> None:
     ids=[
         "two sizes added",
         "broadcast of one size",
-        "mean over the batch",
+        "scan",
+        "mean over two sizes",
         "squeezed at 1",
     ],
 )
