@@ -60,15 +60,13 @@ from luthier.values import (
     value_at,
     value_of,
 )
-from luthier.varying import Numbers, Structure, pattern_of, shape_of
+from luthier.varying import Numbers, Seen, Structure, shape_of
 
 _LOG = logging.getLogger("luthier.dynamic")
 _MOST_QUESTIONS = 8
 """Times as many keys as segments are kept: most say which value a segment must know."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
-_FEW, _TRIES = 2, 3
-"""Sizes that a segment has code of their own for, and those after them for which code for all sizes is tried."""
 
 Place = tuple[int, tuple[str, ...]]
 """What is left of a model, by number, and the values that are wanted of it."""
@@ -89,11 +87,10 @@ class DynamicModule:
         self._known: OrderedDict[Key, CompiledSegment | Given] = OrderedDict()
         self._works = Works(model.work)
         self._for_all: dict[Place, list[CompiledSegment]] = {}
-        self._seen: dict[tuple[Place, frozenset[Given], Structure], list[Numbers]] = {}
+        self._seen: dict[tuple[Place, frozenset[Given], Structure], Seen] = {}
         self._needed: dict[Place, frozenset[str]] = {}
         self._lock = threading.RLock()
         self._warned = False
-        self._compilations = 0
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -248,7 +245,6 @@ class DynamicModule:
             if len(self._known) > _MOST_QUESTIONS * self._most:
                 _close(self._known.popitem(last=False)[1])
             return
-        self._compilations += 1
         compiled = self._made_for_all(work, values, wanted, frozenset(needed))
         if compiled is not None:
             self._for_all.setdefault(_place(work, wanted), []).append(compiled)
@@ -284,12 +280,8 @@ class DynamicModule:
         kind = (_place(work, wanted), needed, shape.structure)
         if len(self._seen) > _MOST_QUESTIONS * self._most:
             self._seen.clear()
-        seen = self._seen.setdefault(kind, [])
-        # Numbers may have been equal by chance: then what was made of them does not serve the next call.
-        if len(seen) >= _FEW + _TRIES:
-            return None
-        seen.append(shape.numbers)
-        pattern = pattern_of(shape.structure, needed, seen) if len(seen) > _FEW else None
+        seen = self._seen.setdefault(kind, Seen())
+        pattern = seen.pattern(shape, needed)
         if pattern is None:
             return None
         segments: dict[Numbers, Segment] = {}
@@ -304,14 +296,15 @@ class DynamicModule:
             return segment.graph, builder
 
         try:
-            points = values_up_to({s.name: s.nominal for s in pattern.symbols}, pattern.symbols)
+            points = values_up_to(pattern.symbols)
             module = self._make_for_all(pattern.symbols, points, imported)
             common = segment_for_all([segments[tuple(point.values())] for point in points], points)
         except (LuthierError, NeedsInput, DiffersError) as error:
             _LOG.info("model %r: a segment has no form for all sizes (%s)", self._model.name, error)
-            seen += [shape.numbers] * _TRIES  # It will have none later.
+            seen.has_none(pattern)
             return None
-        return CompiledSegment(common, module, needed, pattern)
+        made = CompiledSegment(common, module, needed, pattern)
+        return made if made.sizes(values) is not None else None
 
     def _forget(self) -> None:
         """Give up the segment that was not used for the longest time."""

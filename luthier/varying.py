@@ -8,6 +8,7 @@ one is repeated where another is not, and nothing is computed where there are no
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,13 @@ import numpy as np
 from compiler.frontend.open_inputs import LARGEST
 from compiler.frontend.segment import Given, Kind, Known, TensorKind, content
 from compiler.symbol import Symbol
+from compiler.workload.generalise import FAR_APART
 from luthier.values import Value
 
 LEAST = 2
+_FEW, _TRIES = 2, 3
+"""Calls that a structure has code of their own for, and how often code for all that follow is tried."""
+_KEPT = 8
 MOST_SYMBOLS = 3
 """A common form is lowered for so many sizes and five more, and its numbers are fitted by polynomials of them."""
 _MOST_ELEMENTS = 16
@@ -67,6 +72,36 @@ class Pattern:
         """What such values are for some sizes."""
         numbers = iter([sizes[n] if isinstance(n, str) else n for n in self.numbers])
         return {name: _kind(values[name], Given(name), self.needed, numbers) for name in sorted(values)}
+
+
+class Seen:
+    """The calls of one structure that had no code yet."""
+
+    def __init__(self) -> None:
+        """None so far."""
+        self._numbers: deque[Numbers] = deque(maxlen=_KEPT)
+        self._calls = self._made = 0
+        self._least = 0
+
+    def pattern(self, shape: Shape, needed: frozenset[Given]) -> Pattern | None:
+        """Add a call; what to make code for that serves it and those before, None where it is not time for that."""
+        self._numbers.append(shape.numbers)
+        self._calls += 1
+        # Numbers may have been equal by chance: then what was made of them does not serve the next call.
+        if self._calls <= _FEW or self._made == _TRIES:
+            return None
+        found = pattern_of(shape.structure, needed, self._numbers)
+        if found is None or any(symbol.nominal < self._least for symbol in found.symbols):
+            return None
+        self._made += 1
+        return found
+
+    def has_none(self, pattern: Pattern) -> None:
+        """A pattern has no code. Small numbers were tried with larger ones, which may have been too large."""
+        if any(symbol.nominal < FAR_APART for symbol in pattern.symbols):
+            self._least, self._made = FAR_APART, self._made - 1
+        else:
+            self._made = _TRIES
 
 
 def pattern_of(structure: Structure, needed: frozenset[Given], seen: Sequence[Numbers]) -> Pattern | None:

@@ -26,6 +26,8 @@ from compiler.symbol import Symbol
 Values = Mapping[str, int]
 
 _BASE = 8
+FAR_APART = 32
+"""A value from which on half of it is in another block and has another number of digits."""
 _DEGREE = 3
 """Of a batch, and two lengths."""
 _MOST_TERMS = 3
@@ -52,18 +54,19 @@ def sample_values(symbols: Sequence[Symbol]) -> tuple[Values, ...]:
     return tuple(point for place, point in enumerate(within) if point not in within[:place])
 
 
-def values_up_to(seen: Mapping[str, int], symbols: Sequence[Symbol]) -> tuple[Values, ...]:
-    """The same where values are known that occur: none larger, for those may be out of range, and some near.
+def values_up_to(symbols: Sequence[Symbol]) -> tuple[Values, ...]:
+    """The same where the nominal values are known to occur: none larger, for those may be out of range, and some near.
 
-    What is decided by sizes (what is worth a copy) is decided alike for all of them, or there is no common form.
+    What is decided by sizes (what is worth a copy) is decided alike for all of them, or there is no common form. The
+    smallest are half as large, so that numbers of blocks, and of steps of a search, differ. Where that is too near,
+    they are those of `sample_values`.
     """
-    small = {s.name for s in symbols if seen[s.name] < _BASE}
-    if small:
+    if any(s.nominal < FAR_APART for s in symbols):
         return sample_values(symbols)
-    points = [dict(seen), *({**seen, s.name: seen[s.name] - 1} for s in symbols)]
+    base = {s.name: s.nominal for s in symbols}
+    points = [base, *({**base, s.name: s.nominal - 1} for s in symbols)]
     points += [
-        {s.name: seen[s.name] * share // 8 - place for place, s in enumerate(symbols)}
-        for share in (7, 6, 5, 4)
+        {s.name: s.nominal * share // 8 - place for place, s in enumerate(symbols)} for share in (7, 6, 5, 4)
     ]
     return tuple(point for place, point in enumerate(points) if point not in points[:place])
 

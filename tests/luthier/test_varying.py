@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto, helper
 from compiler.frontend.segment import Given, Known, TensorKind
 from luthier.dynamic import DynamicModule
 from luthier.values import Value
-from luthier.varying import MOST_SYMBOLS, Pattern, pattern_of, shape_of
+from luthier.varying import MOST_SYMBOLS, Pattern, Seen, Shape, pattern_of, shape_of
 from tests.luthier.test_dynamic import module, tensor
 
 NOTHING: frozenset[Given] = frozenset()
@@ -53,6 +53,31 @@ def test_values_of_other_sizes_can_be_made() -> None:
     assert kinds["v0"] == TensorKind((20, 4, 1), np.dtype(np.float32))
     assert kinds["v1"] == TensorKind((30,), np.dtype(np.float32))
     np.testing.assert_array_equal(kinds["k"], [20, -1])
+
+
+def calls_of(*sizes: int) -> list[Shape]:
+    return [shape_of(values((n, 4)), NOTHING) for n in sizes]
+
+
+def test_code_for_all_sizes_is_for_the_third() -> None:
+    seen = Seen()
+    *few, third, fourth = calls_of(40, 50, 45, 60)
+    assert [seen.pattern(shape, NOTHING) for shape in few] == [None, None]
+    found = seen.pattern(third, NOTHING)
+    assert found is not None
+    assert [symbol.nominal for symbol in found.symbols] == [50]
+    seen.has_none(found)
+    assert seen.pattern(fourth, NOTHING) is None
+
+
+def test_small_sizes_are_tried_again_with_larger_ones() -> None:
+    seen = Seen()
+    found = [seen.pattern(shape, NOTHING) for shape in calls_of(4, 5, 6)]
+    assert found[-1] is not None
+    seen.has_none(found[-1])
+    small, large = calls_of(9, 40)
+    assert seen.pattern(small, NOTHING) is None
+    assert seen.pattern(large, NOTHING) is not None
 
 
 def test_ones_and_zeros_are_no_sizes_like_others() -> None:
