@@ -1,8 +1,11 @@
-"""Interpreter: runs a LoopNest one statement at a time. The slow oracle that the code generator is tested against."""
+"""Interpreter: runs a LoopNest one statement at a time. The slow oracle that the code generator is tested against.
+
+Each statement and expression becomes a Python function once, of the values that names have at the moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
 import numpy as np
@@ -13,11 +16,15 @@ from compiler.elementary import place
 from compiler.index import Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
-from compiler.scalar import Apply, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
+from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 from compiler.scalar_ops import OPS
 from compiler.symbol import size_at
 
 Env = dict[str, int]
+Memory = Mapping[str, np.ndarray]
+Run = Callable[[Env], None]
+Number = Callable[[Env], int]
+Value = Callable[[Env], Any]
 
 
 def interpret(
@@ -38,65 +45,164 @@ def interpret(
         if memory[buffer.name].shape != shape:
             msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {shape}"
             raise ValueError(msg)
+    run = _statement(nest.body, memory)
     with np.errstate(all="ignore"):
-        _run(nest.body, env, memory)
+        run(env)
 
 
-def _count(extent: Extent, env: Env) -> int:
-    if extent.bound is None:
-        return extent.limit
-    return max(0, min(extent.limit, int(extent.bound.evaluate(env))))
-
-
-def _run(stmt: Stmt, env: Env, memory: dict[str, np.ndarray]) -> None:
+def _statement(stmt: Stmt, memory: Memory) -> Run:
     match stmt:
         case For(var, extent, _, body):
-            for value in range(_count(extent, env)):
-                _run(body, {**env, var: value}, memory)
+            return _loop(var, _count(extent), _statement(body, memory))
         case Let(var, value_index, _, body):
-            _run(body, {**env, var: int(value_index.evaluate(env))}, memory)
-        case If(c, then, otherwise):
-            _run(then if c.low <= c.index.evaluate(env) < c.high else otherwise, env, memory)
+            return _let(var, _index(value_index), _statement(body, memory))
+        case If(condition, then, otherwise):
+            return _choice(_holds((condition,)), _statement(then, memory), _statement(otherwise, memory))
         case Store(buffer, indices, value):
-            stored = np.asarray(_value(value, env, memory)).astype(memory[buffer].dtype)
-            memory[buffer][_place(indices, env, memory[buffer])] = stored
+            return _store(memory[buffer], _element(indices, memory[buffer]), _value(value, memory))
         case Block(statements):
-            for statement in statements:
-                _run(statement, env, memory)
+            return _sequence([_statement(statement, memory) for statement in statements])
         case _:
             assert_never(stmt)
 
 
-def _place(indices: tuple[Any, ...], env: Env, array: np.ndarray) -> tuple[int, ...]:
-    place = tuple(int(i.evaluate(env)) for i in indices)
-    if any(not 0 <= i < n for i, n in zip(place, array.shape, strict=True)):
-        msg = f"access at {place} of an array of shape {array.shape}"
-        raise IndexError(msg)
-    return place
+def _sequence(parts: list[Run]) -> Run:
+    def run(env: Env) -> None:
+        for part in parts:
+            part(env)
+
+    return run
 
 
-def _value(expr: Expr, env: Env, memory: dict[str, np.ndarray]) -> Any:
+def _loop(var: str, count: Number, body: Run) -> Run:
+    def run(env: Env) -> None:
+        for value in range(count(env)):
+            env[var] = value
+            body(env)
+
+    return run
+
+
+def _let(var: str, value: Number, body: Run) -> Run:
+    def run(env: Env) -> None:
+        env[var] = value(env)
+        body(env)
+
+    return run
+
+
+def _choice(condition: Callable[[Env], bool], then: Run, otherwise: Run) -> Run:
+    return lambda env: then(env) if condition(env) else otherwise(env)
+
+
+def _store(array: np.ndarray, element: Callable[[Env], tuple[int, ...]], value: Value) -> Run:
+    def run(env: Env) -> None:
+        array[element(env)] = np.asarray(value(env)).astype(array.dtype)
+
+    return run
+
+
+def _count(extent: Extent) -> Number:
+    limit = extent.limit
+    if extent.bound is None:
+        return lambda _: limit
+    bound = _index(extent.bound)
+    return lambda env: max(0, min(limit, bound(env)))
+
+
+def _index(index: Index) -> Number:
+    """The value of an index; one without quotients and products is a sum."""
+    if not index.is_affine():
+        return lambda env: int(index.evaluate(env))
+    const, terms = index.const, [(str(name), factor) for name, factor in index.terms]
+    if not terms:
+        return lambda _: const
+    if len(terms) == 1:
+        ((name, factor),) = terms
+        return lambda env: const + factor * env[name]
+
+    def run(env: Env) -> int:
+        total = const
+        for name, factor in terms:
+            total += factor * env[name]
+        return total
+
+    return run
+
+
+def _holds(bounds: tuple[Bound, ...]) -> Callable[[Env], bool]:
+    tests = [(b.low, _index(b.index), b.high) for b in bounds]
+    return lambda env: all(low <= index(env) < high for low, index, high in tests)
+
+
+def _element(indices: tuple[Index, ...], array: np.ndarray) -> Callable[[Env], tuple[int, ...]]:
+    """The place of an element; raises IndexError where the array has none."""
+    numbers, shape = [_index(i) for i in indices], array.shape
+    if len(numbers) != len(shape):
+        msg = f"{len(numbers)} indices into an array of shape {shape}"
+        raise ValueError(msg)
+
+    def run(env: Env) -> tuple[int, ...]:
+        found = tuple([number(env) for number in numbers])
+        for i, n in zip(found, shape, strict=True):
+            if not 0 <= i < n:
+                msg = f"access at {found} of an array of shape {shape}"
+                raise IndexError(msg)
+        return found
+
+    return run
+
+
+def _value(expr: Expr, memory: Memory) -> Value:
     match expr:
-        case Const(value, dtype):
-            return _cast(np.asarray(value), dtype)
+        case Const(number, dtype):
+            known = _cast(np.asarray(number), dtype)
+            return lambda _: known
         case Load(buffer, indices):
-            return _held(memory[buffer][_place(indices, env, memory[buffer])])
+            return _load(memory[buffer], _element(indices, memory[buffer]))
         case Apply(op, args):
-            return OPS[op].evaluate(*(_value(a, env, memory) for a in args))
+            return _applied(OPS[op].evaluate, [_value(a, memory) for a in args])
         case Guard(bounds, inside, outside):
-            held = all(b.low <= b.index.evaluate(env) < b.high for b in bounds)
-            return _value(inside if held else outside, env, memory)
-        case Cast(value_expr, dtype):
-            return _cast(_value(value_expr, env, memory), dtype)
+            holds, yes, no = _holds(bounds), _value(inside, memory), _value(outside, memory)
+            return lambda env: yes(env) if holds(env) else no(env)
+        case Cast(inner, dtype):
+            value = _value(inner, memory)
+            return lambda env: _cast(value(env), dtype)
         case Pick(values, index, dtype):
-            return dtype.numpy.type(values[int(index.evaluate(env))])
-        case Lookup(found, value_expr, inside):
-            read = int(place(_value(value_expr, env, memory), int(Index.of(found.extent).evaluate(env))))
-            return _value(inside, {**env, found.name: read}, memory)
+            which, entries = _index(index), [dtype.numpy.type(v) for v in values]
+            return lambda env: entries[which(env)]
+        case Lookup():
+            return _lookup(expr, memory)
         case Dot():
-            return _dot(expr, env, memory)
+            return _dot(expr, memory)
         case _:
             assert_never(expr)
+
+
+def _load(array: np.ndarray, element: Callable[[Env], tuple[int, ...]]) -> Value:
+    """A stored element in the type that it is computed with in."""
+    computed = DType.from_numpy(array.dtype).computed.numpy
+    if computed == array.dtype:
+        return lambda env: array[element(env)]
+    return lambda env: array[element(env)].astype(computed)
+
+
+def _applied(operation: Callable[..., Any], args: list[Value]) -> Value:
+    if len(args) == 2:
+        first, second = args
+        return lambda env: operation(first(env), second(env))
+    return lambda env: operation(*[arg(env) for arg in args])
+
+
+def _lookup(lookup: Lookup, memory: Memory) -> Value:
+    name, extent = lookup.found.name, _index(Index.of(lookup.found.extent))
+    value, inside = _value(lookup.value, memory), _value(lookup.inside, memory)
+
+    def run(env: Env) -> Any:
+        env[name] = int(place(value(env), extent(env)))
+        return inside(env)
+
+    return run
 
 
 def _cast(value: Any, dtype: DType) -> Any:
@@ -104,16 +210,12 @@ def _cast(value: Any, dtype: DType) -> Any:
     return cast(value, dtype, precision)[()]
 
 
-def _held(value: Any) -> Any:
-    """A stored element in the type that it is computed with in."""
-    return value.astype(DType.from_numpy(value.dtype).computed.numpy)
-
-
-def _dot(dot: Dot, env: Env, memory: dict[str, np.ndarray]) -> Any:
+def _dot(dot: Dot, memory: Memory) -> Value:
     """One instruction, in one lane."""
     instruction = INSTRUCTIONS[dot.instruction]
-    left, right = (
-        np.asarray([_value(e, {**env, dot.var: j}, memory) for j in range(instruction.group)])
-        for e in (dot.left, dot.right)
-    )
-    return instruction.evaluate(_value(dot.sum, env, memory), left, right)
+    total, left, right = (_value(e, memory) for e in (dot.sum, dot.left, dot.right))
+
+    def group(factor: Value, env: Env) -> np.ndarray:
+        return np.asarray([factor({**env, dot.var: j}) for j in range(instruction.group)])
+
+    return lambda env: instruction.evaluate(total(env), group(left, env), group(right, env))
