@@ -26,8 +26,8 @@ test: $(STAMP) ## Run the tests (ARGS='-k name' passes options to pytest)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 2 tests/compiler
-	$(BIN)/python -m pytest --ignore=tests/compiler # they measure: one after the other
+	$(BIN)/python -m pytest -n 2 tests/compiler tests/luthier
+	$(BIN)/python -m pytest --ignore=tests/compiler --ignore=tests/luthier # they measure: one after the other
 endif
 
 check: $(STAMP) ## Lint, check the format, the types and the imports

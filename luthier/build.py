@@ -158,10 +158,12 @@ def as_it_runs(
     constants = ConstantPool()
 
     def make(graph: Graph) -> Module:
-        return made(lower(graph))
+        with no_collection():
+            return made(lower(graph))
 
     def make_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], imported: Importing) -> Module:
-        return made(lower_for_all(symbols, points, imported))
+        with no_collection():
+            return made(lower_for_all(symbols, points, imported))
 
     def made(program: Program) -> Module:
         with open_lookups(options) as source:

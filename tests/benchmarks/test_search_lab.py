@@ -200,10 +200,10 @@ def test_a_group_that_tells_all_is_missed() -> None:
     rng, tells = np.random.default_rng(0), NAMES.index("nest_loops")
     made = []
     for number, task in enumerate((*SAMPLES, *SAMPLES)):
-        rows = rng.random((120, len(NAMES)))
+        rows = rng.random((40, len(NAMES)))
         rows[:, NAMES.index("cost_all")] = 0.0
         throughput = np.exp(rows[:, tells] - rows[:, tells].max())
-        every = np.ones(120, dtype=np.bool_)
+        every = np.ones(40, dtype=np.bool_)
         made.append(
             replace(
                 task, key=f"{number}", features=rows, throughput=throughput, offered=every, accurate=every
