@@ -147,6 +147,7 @@ def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], importe
     Raises ModelError where the model has no form that holds for all of them.
     """
     from compiler.frontend.open_inputs import open_values
+    from compiler.frontend.reach import Reach, numbers_of, within_reach
 
     # As many as a fit needs: most models that have no common form are refused by these, at a fraction of the cost.
     few = points[: len(symbols) + 1]
@@ -154,13 +155,22 @@ def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], importe
     kept = open_values([builder for _, builder in examples])
     if any(builder.asked or not kept.keys().isdisjoint(builder.constants) for _, builder in examples):
         examples = [imported(values, kept) for values in few]
+    partial = examples[0][1].partial
+    numbers = [numbers_of(builder) for _, builder in examples]
     graphs = [replace(graph, open_values=frozenset(kept)) for graph, _ in examples]
     programs = [_at_one_size(graphs[0])]
     programs += [with_constants_of(programs[0], _at_one_size(graph)) for graph in graphs[1:]]
     generalise_program(programs, few, symbols)
     for values in points[len(few) :]:
-        programs.append(with_constants_of(programs[0], _at_one_size(imported(values, kept)[0])))
-    common = within_tables(generalise_program(programs, points, symbols))
+        graph, builder = imported(values, kept)
+        numbers.append(numbers_of(builder))
+        programs.append(with_constants_of(programs[0], _at_one_size(graph)))
+    reach, base = Reach(numbers, points), points[0]
+    near, why = within_reach(symbols, reach, base, lambda values: imported(values, kept)[1])
+    if why is not None and not partial:
+        raise refused(symbols, f"{why!r} is not what it is for smaller ones where they are large")
+    common = generalise_program(programs, points, near if partial else symbols)
+    common = within_tables(common, base if partial else None)
     try:
         verify_program(common)
     except CompileError as error:  # Such as the product of two sizes that leaves a table.

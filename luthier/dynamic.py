@@ -287,8 +287,10 @@ class DynamicModule:
         segments: dict[Numbers, Segment] = {}
 
         def imported(sizes: Values, open_values: OpenValues) -> tuple[Graph, GraphBuilder]:
-            kinds = pattern.kinds(values, sizes)
-            segment, builder = self._imported(work, kinds, wanted, open_values)
+            try:
+                segment, builder = self._imported(work, pattern.kinds(values, sizes), wanted, open_values)
+            except NeedsInput as need:
+                raise UnsupportedModel(str(need)) from need
             segments[tuple(sizes.values())] = segment
             if segment.graph is None:
                 msg = "nothing is computed"
@@ -299,12 +301,15 @@ class DynamicModule:
             points = values_up_to(pattern.symbols)
             module = self._make_for_all(pattern.symbols, points, imported)
             common = segment_for_all([segments[tuple(point.values())] for point in points], points)
-        except (LuthierError, NeedsInput, DiffersError) as error:
+        except (LuthierError, DiffersError) as error:
             _LOG.info("model %r: a segment has no form for all sizes (%s)", self._model.name, error)
             seen.has_none(pattern)
             return None
         made = CompiledSegment(common, module, needed, pattern)
-        return made if made.sizes(values) is not None else None
+        if made.sizes(values) is None:
+            made.close()
+            return None
+        return made
 
     def _forget(self) -> None:
         """Give up the segment that was not used for the longest time."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.frontend.open_inputs import LARGEST
+from compiler.frontend.limits import LARGEST
 from compiler.frontend.segment import Given, Kind, Known, TensorKind, content
 from compiler.symbol import Symbol
 from compiler.workload.generalise import FAR_APART

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +41,8 @@ class GraphBuilder:
     """The values whose shape depends on an open size: they are computed, also where they are known."""
     asked: bool = False
     """Whether a lowering has asked what is open."""
+    partial: bool = False
+    """Whether a form is of use that holds for a part of all sizes: the others have code of their own."""
     inputs: dict[str, TensorType] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -52,6 +54,7 @@ class GraphBuilder:
     """Optionals without a value."""
     _computed: dict[str, DType] = field(default_factory=dict)
     _promised: set[str] = field(default_factory=set)
+    _shared: dict[str, str] = field(default_factory=dict)
 
     def resolve(self, name: str) -> str:
         """The value that an ONNX name stands for."""
@@ -80,6 +83,13 @@ class GraphBuilder:
         value.setflags(write=False)
         self.constants[name] = value
         self.shapes[name] = value.shape
+
+    def shared_constant(self, base: str, make: Callable[[], Array]) -> str:
+        """The name of a constant that is made once for all that ask for it by this name."""
+        if base not in self._shared:
+            self._shared[base] = self.fresh(base)
+            self.add_constant(self._shared[base], make())
+        return self._shared[base]
 
     def add_compute(self, node: str, name: str, compute: Compute, *, eager: bool = True) -> None:
         """Define a computed value. `eager`: a small value of constants becomes known at once.

@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from compiler.dtype import DType
-from compiler.frontend.call import OperatorCall
+from compiler.frontend.call import Array, OperatorCall
+from compiler.frontend.limits import LARGEST
 from compiler.graph.ir import Compute
 from compiler.index import ZERO, Index
 from compiler.scalar import Cast, Const, Expr, Load
 from compiler.symbol import Axis, axis
 
-OPEN_COUNT = 1 << 16
-"""Numbers of a constant that counts along an axis of open size."""
+OPEN_COUNT = LARGEST + 1
+"""Numbers of a constant that counts along an axis of open size: the last one is the largest size."""
 
 
 def output_axes(shape: Iterable[int]) -> tuple[Axis, ...]:
@@ -50,32 +51,45 @@ def reduced(
     return Compute(axes, inner.axes, reducer if inner.axes else None, body, dtype)
 
 
-def counting(call: OperatorCall, value: str, axes: Sequence[int], dtype: DType, suffix: str) -> str:
+def counting(
+    call: OperatorCall, value: str, axes: Sequence[int], dtype: DType, suffix: str, most: int = OPEN_COUNT
+) -> str:
     """A constant that counts the elements along axes of a value, from 0.
 
-    Where a size is open it is the beginning of one that is long enough for all sizes, so that there is one for all.
+    Where a size is open it is the beginning of one that is long enough for all sizes, or for those up to `most` where a
+    form for them is of use: there is one for all of them, and reading it keeps them within.
     """
     count = math.prod(call.builder.shapes[value][axis] for axis in axes)
-    is_open = call.builder.is_open(value, axes) and count <= OPEN_COUNT
-    return call.intermediate_constant(np.arange(OPEN_COUNT if is_open else count, dtype=dtype.numpy), suffix)
+    useful = most == OPEN_COUNT or call.builder.partial
+    if call.builder.is_open(value, axes) and count <= most and useful:
+        return _numbers(call, dtype, most)
+    return call.intermediate_constant(np.arange(count, dtype=dtype.numpy), suffix)
 
 
 def size_along(call: OperatorCall, value: str, axis: int, dtype: DType) -> Expr:
     """The size of a value along an axis, as a number; where it is open, an element of a constant that counts."""
     count = call.builder.shapes[value][axis]
-    if not call.builder.is_open(value, [axis]) or count >= OPEN_COUNT:
+    if not call.builder.is_open(value, [axis]) or count > LARGEST:
         return Const(count, dtype)
-    table = call.intermediate_constant(np.arange(OPEN_COUNT, dtype=dtype.numpy), "size")
-    return Load(table, (Index.of(count),))
+    return Load(_numbers(call, dtype, OPEN_COUNT), (Index.of(count),))
 
 
 def share(call: OperatorCall, value: str, axes: Sequence[int], times: int = 1) -> Expr:
     """What each element along axes of a value has of their mean: 1 / count; `times` that there are so many."""
     count = times * math.prod(call.builder.shapes[value][axis] for axis in axes)
-    if not call.builder.is_open(value, axes) or count >= OPEN_COUNT:
+    if not call.builder.is_open(value, axes) or count > LARGEST:
         return Const(1.0 / count)
-    shares = 1.0 / np.maximum(np.arange(OPEN_COUNT), 1)
-    return Load(call.intermediate_constant(shares.astype(np.float32), "share"), (Index.of(count),))
+
+    def shares() -> Array:
+        return (1.0 / np.maximum(np.arange(OPEN_COUNT), 1)).astype(np.float32)
+
+    return Load(call.builder.shared_constant("shares", shares), (Index.of(count),))
+
+
+def _numbers(call: OperatorCall, dtype: DType, most: int) -> str:
+    return call.builder.shared_constant(
+        f"numbers.{dtype.value}.{most}", lambda: np.arange(most, dtype=dtype.numpy)
+    )
 
 
 def broadcast(call: OperatorCall, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ MAX_INITIALISERS = 100_000
 MAX_RANK = 16
 MAX_ELEMENTS = 2**31 - 1
 """Elements of one tensor."""
+LARGEST = 2**20
+"""Largest value of an open size."""
 
 
 def checked_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:

@@ -9,10 +9,9 @@ import onnx
 
 from compiler.frontend.builder import GraphBuilder, OpenValues
 from compiler.frontend.input_shapes import input_dims
+from compiler.frontend.limits import LARGEST
 from compiler.symbol import Symbol
 
-LARGEST = 2**20
-"""Largest value of a symbol."""
 _LENGTHS = (128,)
 """What matters most of a dimension that is not the first of its input: a length, where the first is a batch."""
 

@@ -196,7 +196,7 @@ def import_segment(
     """
     taken = {name for item in each(work) for name in item.node.output}
     reserved = frozenset({*taken, *environment, *model.initialisers, *wanted})
-    builder = GraphBuilder(reserved, open_values)
+    builder = GraphBuilder(reserved, open_values, partial=True)
     inputs: dict[str, Given] = {}
     for name, kind in environment.items():
         _declare(builder, inputs, name, kind)

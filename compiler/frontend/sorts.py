@@ -17,7 +17,7 @@ import numpy as np
 
 from compiler.dtype import DType
 from compiler.frontend.call import OperatorCall
-from compiler.frontend.computes import ReduceAxes, at, number, output_axes, reduced, widened
+from compiler.frontend.computes import ReduceAxes, at, counting, number, output_axes, reduced, widened
 from compiler.frontend.keys import has_keys
 from compiler.frontend.searches import largest
 from compiler.frontend.selection import extreme_places
@@ -29,6 +29,8 @@ from compiler.symbol import Axis
 
 _BLOCK = 64
 """Elements that are all compared with each other."""
+_MOST_PAIRED = 1 << 11
+"""Elements of an axis of open size that are: for any number of them that has one form."""
 _FEW = 32
 """Of longer axes, so many elements at most are selected one after the other."""
 _LONG = 256
@@ -51,13 +53,16 @@ class Sorted:
 def first_sorted(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> Sorted:
     """The first `count` elements along an axis in order; NaN is the largest, of equal ones the first is first."""
     size, keys = call.builder.shapes[value][axis], has_keys(call.dtype(value))
-    if keys and count <= _FEW and size > _BLOCK:
+    is_open = call.builder.is_open(value, [axis]) and size <= _MOST_PAIRED and call.builder.partial
+    if keys and count <= _FEW and size > _BLOCK and not is_open:
         places = extreme_places(call, value, axis, count, descending=descending)
         return Sorted(_at_places(call, value, axis, places), places)
-    if keys and count <= MOST and size >= max(_LONG, _SOME * count):
+    if keys and not is_open and count <= MOST and size >= max(_LONG, _SOME * count):
         places = places_by_threshold(call, value, axis, count, descending=descending)
         return Sorted(_at_places(call, value, axis, places), places)
     sort = _Sort(call, value, axis, descending=descending)
+    if is_open:
+        return sort.first(sort.blocks(size), count)
     most = max(_BLOCK, 1 << (count - 1).bit_length())
     blocks = sort.blocks()
     while blocks.count > 1:
@@ -100,13 +105,17 @@ class _Sort:
         self._call, self._value, self._axis, self._descending = call, value, axis, descending
         self._shape, self._kind = call.builder.shapes[value], call.dtype(value)
 
-    def blocks(self) -> _Blocks:
-        """Each block in order."""
+    def blocks(self, most: int = _BLOCK) -> _Blocks:
+        """Each block, of so many elements at most, in order."""
         call, n = self._call, self._shape[self._axis]
-        length = min(n, _BLOCK)
+        length = min(n, most)
         axes = self._axes(-(-n // length), length)
         block, here = self._own(axes)
-        numbers = call.intermediate_constant(np.arange(-(-n // length) * length, dtype=np.int32), "numbers")
+        if length == n:
+            numbers = counting(call, self._value, [self._axis], DType.I32, "numbers", _MOST_PAIRED)
+        else:
+            whole_blocks = np.arange(-(-n // length) * length, dtype=np.int32)
+            numbers = call.intermediate_constant(whole_blocks, "numbers")
 
         def element(place: Index) -> Expr:
             load = Load(self._value, self._at(axes, block * length + place))

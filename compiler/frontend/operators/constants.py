@@ -9,12 +9,14 @@ from onnx import AttributeProto
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, size_of
-from compiler.frontend.computes import OPEN_COUNT, at, output_axes
+from compiler.frontend.computes import at, output_axes
 from compiler.frontend.limits import checked_shape
 from compiler.graph.ir import Compute
 from compiler.scalar import Const, Load
 
 _STORED_ELEMENTS = 1 << 16
+_OPEN_RANGE = 1 << 16
+"""Elements of a Range of open length, which is the beginning of one as long as this."""
 
 
 def _constant(call: OperatorCall) -> None:
@@ -75,8 +77,8 @@ def _range(call: OperatorCall) -> None:
     )
     count = max(-((first - last) // step), 0)
     checked_shape((int(count),), f"the output of node {call.label!r}")
-    if call.is_open() and count <= OPEN_COUNT:
-        table = call.intermediate_constant((first + np.arange(OPEN_COUNT) * step).astype(start.dtype), "all")
+    if call.is_open() and count <= _OPEN_RANGE:
+        table = call.intermediate_constant((first + np.arange(_OPEN_RANGE) * step).astype(start.dtype), "all")
         axes = output_axes((int(count),))
         return call.emit(Compute(axes, (), None, Load(table, at(axes)), DType.from_numpy(start.dtype)))
     return call.emit_constant((first + np.arange(int(count)) * step).astype(start.dtype))

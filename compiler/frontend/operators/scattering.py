@@ -33,8 +33,8 @@ Places = tuple[Index, ...]
 
 _FEW = 128
 """Updates that every place is compared with."""
-_MOST_PAIRS = 1 << 24
-"""Of updates and places whose numbers are open, that are compared."""
+_MOST_PAIRED = 1 << 11
+"""Updates of an open number that every place is compared with."""
 _STRIDE = 8
 """Sums of so many neighbours at once."""
 _REDUCTIONS = {"add": ("sum", "add"), "mul": ("prod", "mul"), "max": ("max", "max"), "min": ("min", "min")}
@@ -131,9 +131,8 @@ class _Search:
             call, call.value(0), axes, DType.from_numpy(call.builder.dtype(indices)), "numbers"
         )
         # A sort has steps for each number of elements, a comparison of all pairs one form.
-        pairs = self._count * prod(a.size for a in reach)
-        is_open = call.builder.is_open(indices, [along]) or call.builder.is_open(call.value(0), axes)
-        self._few = self._count <= _FEW or (is_open and pairs <= _MOST_PAIRS)
+        is_open = call.builder.is_open(indices, [along]) and call.builder.partial
+        self._few = self._count <= _FEW or (is_open and self._count <= _MOST_PAIRED)
 
     def combined(self, old: Expr, place: tuple[Index, ...], axes: tuple[Axis, ...] | None = None) -> Expr:
         """The element at a place: `old`, or what updates make of it."""
@@ -171,7 +170,7 @@ class _Search:
         else:
             inner = ReduceAxes()
             step = inner.index(self._count)
-            steps = counting(self._call, self._indices, [self._along], DType.I32, "steps")
+            steps = counting(self._call, self._indices, [self._along], DType.I32, "steps", _MOST_PAIRED)
             hit = self._hits(at(self._reach), step)
             body = apply("select", hit, Load(steps, (step,)), Const(-1, DType.I32))
             last = self._call.intermediate(reduced(self._reach, inner, "max", body, DType.I32), "last")

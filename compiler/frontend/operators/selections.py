@@ -24,7 +24,7 @@ from compiler.frontend.searches import largest
 from compiler.frontend.work import OWN_DOMAIN
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
-from compiler.scalar import FAR, Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
 from compiler.symbol import axis
 
 _MOST_PAIRED = 1 << 13
@@ -111,7 +111,7 @@ def _places(call: OperatorCall) -> None:
     (n,), count = call.shape(0), int(call.constant(1))
     if not count:
         return call.emit_constant(np.zeros(0, np.int64))
-    if call.builder.is_open(call.value(0), [0]) and n <= _MOST_PAIRED:
+    if call.builder.is_open(call.value(0), [0]) and n <= _MOST_PAIRED and call.builder.partial:
         return call.emit(_paired_places(call, n, count))
     upto = scanned(call, call.value(0), 0, "sum", "upto")
     # As many as there could be: a table of `count` numbers would be another one for each count.
@@ -130,9 +130,10 @@ def _paired_places(call: OperatorCall, n: int, count: int) -> Compute:
     """The same from all pairs of flags: its form is one for any number of them, where scans and searches have steps."""
     flags, inner = output_axes((n,)), ReduceAxes()
     before = inner.index(n)
-    own = Guard((Bound(before - at(flags)[0], -FAR, 1),), Load(call.value(0), (before,)), _NONE)
+    numbers = counting(call, call.value(0), [0], DType.I32, "numbers", _MOST_PAIRED)
+    is_before = apply("less_equal", Load(numbers, (before,)), Load(numbers, at(flags)))
+    own = apply("select", is_before, Load(call.value(0), (before,)), _NONE)
     upto = call.intermediate(reduced(flags, inner, "sum", own, DType.I32), "upto")
-    numbers = counting(call, call.value(0), [0], DType.I32, "numbers")
     axes, inner = output_axes((count,)), ReduceAxes()
     less = apply("less_equal", Load(upto, (inner.index(n),)), Load(numbers, at(axes)))
     places = call.intermediate(
