@@ -166,7 +166,9 @@ def lower_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], importe
         numbers.append(numbers_of(builder))
         programs.append(with_constants_of(programs[0], _at_one_size(graph)))
     reach, base = Reach(numbers, points), points[0]
-    near, why = within_reach(symbols, reach, base, lambda values: imported(values, kept)[1])
+    near, why = within_reach(
+        symbols, reach, base, lambda values: imported(values, kept)[1], downwards=partial
+    )
     if why is not None and not partial:
         raise refused(symbols, f"{why!r} is not what it is for smaller ones where they are large")
     common = generalise_program(programs, points, near if partial else symbols)

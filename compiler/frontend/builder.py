@@ -41,6 +41,8 @@ class GraphBuilder:
     """The values whose shape depends on an open size: they are computed, also where they are known."""
     asked: bool = False
     """Whether a lowering has asked what is open."""
+    decisions: dict[str, bool] = field(default_factory=dict)
+    """What lowerings decided by sizes: a form holds as far as they are decided alike."""
     partial: bool = False
     """Whether a form is of use that holds for a part of all sizes: the others have code of their own."""
     inputs: dict[str, TensorType] = field(default_factory=dict)

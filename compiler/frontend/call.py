@@ -229,6 +229,11 @@ class OperatorCall:
         """Whether the shape of an output depends on an open size: it is computed, also from constants alone."""
         return self.proto.output[output] in self.builder.open_values
 
+    def decided(self, what: str, decision: bool) -> bool:  # noqa: FBT001 - it is what the name says
+        """A decision that depends on sizes, after it was written down."""
+        self.builder.decisions[f"{self.proto.output[0]}.{what}"] = decision
+        return decision
+
     def emit_constant(self, array: Array, output: int = 0) -> None:
         """Define an output that is known before the first run."""
         if self.proto.output[output]:

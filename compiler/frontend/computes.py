@@ -51,18 +51,14 @@ def reduced(
     return Compute(axes, inner.axes, reducer if inner.axes else None, body, dtype)
 
 
-def counting(
-    call: OperatorCall, value: str, axes: Sequence[int], dtype: DType, suffix: str, most: int = OPEN_COUNT
-) -> str:
+def counting(call: OperatorCall, value: str, axes: Sequence[int], dtype: DType, suffix: str) -> str:
     """A constant that counts the elements along axes of a value, from 0.
 
-    Where a size is open it is the beginning of one that is long enough for all sizes, or for those up to `most` where a
-    form for them is of use: there is one for all of them, and reading it keeps them within.
+    Where a size is open it is the beginning of one that is long enough for all sizes: there is one for all of them.
     """
     count = math.prod(call.builder.shapes[value][axis] for axis in axes)
-    useful = most == OPEN_COUNT or call.builder.partial
-    if call.builder.is_open(value, axes) and count <= most and useful:
-        return _numbers(call, dtype, most)
+    if call.builder.is_open(value, axes) and count <= LARGEST:
+        return _numbers(call, dtype)
     return call.intermediate_constant(np.arange(count, dtype=dtype.numpy), suffix)
 
 
@@ -71,7 +67,7 @@ def size_along(call: OperatorCall, value: str, axis: int, dtype: DType) -> Expr:
     count = call.builder.shapes[value][axis]
     if not call.builder.is_open(value, [axis]) or count > LARGEST:
         return Const(count, dtype)
-    return Load(_numbers(call, dtype, OPEN_COUNT), (Index.of(count),))
+    return Load(_numbers(call, dtype), (Index.of(count),))
 
 
 def share(call: OperatorCall, value: str, axes: Sequence[int], times: int = 1) -> Expr:
@@ -86,9 +82,9 @@ def share(call: OperatorCall, value: str, axes: Sequence[int], times: int = 1) -
     return Load(call.builder.shared_constant("shares", shares), (Index.of(count),))
 
 
-def _numbers(call: OperatorCall, dtype: DType, most: int) -> str:
+def _numbers(call: OperatorCall, dtype: DType) -> str:
     return call.builder.shared_constant(
-        f"numbers.{dtype.value}.{most}", lambda: np.arange(most, dtype=dtype.numpy)
+        f"numbers.{dtype.value}", lambda: np.arange(OPEN_COUNT, dtype=dtype.numpy)
     )
 
 

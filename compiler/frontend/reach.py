@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from compiler.errors import LuthierError
 from compiler.frontend.builder import GraphBuilder
@@ -26,7 +27,7 @@ Numbers = Mapping[str, tuple[int, ...]]
 
 
 def numbers_of(builder: GraphBuilder) -> Numbers:
-    """The shapes of the values that the model names, and the elements of small known ones."""
+    """The shapes of the values that the model names, the elements of small known ones, and what was decided."""
     named = {name: builder.resolve(name) for name in builder.reserved}
     known = {
         f"{name}=": tuple(map(int, array.reshape(-1)))
@@ -34,7 +35,8 @@ def numbers_of(builder: GraphBuilder) -> Numbers:
         if (array := builder.constants.get(value)) is not None
         if array.dtype.kind in "iub" and array.size <= _MOST_NUMBERS
     }
-    return {name: builder.shapes[v] for name, v in named.items() if v in builder.shapes} | known
+    shapes = {name: builder.shapes[value] for name, value in named.items() if value in builder.shapes}
+    return shapes | known | {f"{name}=": (int(is_so),) for name, is_so in builder.decisions.items()}
 
 
 class Reach:
@@ -83,33 +85,54 @@ class Reach:
 
 
 def within_reach(
-    symbols: tuple[Symbol, ...], reach: Reach, base: Values, imported: Callable[[Values], GraphBuilder]
+    symbols: tuple[Symbol, ...],
+    reach: Reach,
+    base: Values,
+    imported: Callable[[Values], GraphBuilder],
+    *,
+    downwards: bool,
 ) -> tuple[tuple[Symbol, ...], str | None]:
-    """The symbols with ranges within which the form holds, and a value that differs where they end, if one does.
+    """The symbols with ranges within which the form holds, and a value that differs above them, if one does.
 
-    Sizes that the model refuses are left to it above the examples.
+    `downwards`: whether smaller sizes than those of the examples are looked at. Large ones that the model refuses are
+    left to it.
     """
     found, why = [], None
+
+    def differs(symbol: Symbol, value: int) -> str | None:
+        values = {**base, symbol.name: value}
+        return reach.differs(numbers_of(imported(values)), values)
+
+    def below_holds(symbol: Symbol, value: int) -> bool:
+        try:
+            return differs(symbol, value) is None
+        except LuthierError:
+            return False
+
     for symbol in symbols:
         low, high = reach.range(symbol)
         for value in reach.above(symbol):
-            values = {**base, symbol.name: value}
             try:
-                differs = reach.differs(numbers_of(imported(values)), values)
+                other = differs(symbol, value)
             except LuthierError:
                 high = symbol.high
                 break
-            if differs is not None:
-                why = differs
+            if other is not None:
+                why = other
                 break
             high = value
-        for value in reach.below(symbol):
-            values = {**base, symbol.name: value}
-            try:
-                if reach.differs(numbers_of(imported(values)), values) is not None:
-                    break
-            except LuthierError:
+        for value in reach.below(symbol) if downwards else ():
+            if not below_holds(symbol, value):
+                low = _between(value, low, partial(below_holds, symbol))
                 break
             low = value
         found.append(replace(symbol, low=low, high=high))
     return tuple(found), why
+
+
+def _between(bad: int, good: int, holds: Callable[[int], bool]) -> int:
+    """The smallest size above a bad one for which something holds, as it does for a good one."""
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        bad, good = (bad, middle) if holds(middle) else (middle, good)
+    return good

@@ -53,7 +53,7 @@ class Sorted:
 def first_sorted(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> Sorted:
     """The first `count` elements along an axis in order; NaN is the largest, of equal ones the first is first."""
     size, keys = call.builder.shapes[value][axis], has_keys(call.dtype(value))
-    is_open = call.builder.is_open(value, [axis]) and size <= _MOST_PAIRED and call.builder.partial
+    is_open = call.builder.is_open(value, [axis]) and call.decided("pairs", size <= _MOST_PAIRED)
     if keys and count <= _FEW and size > _BLOCK and not is_open:
         places = extreme_places(call, value, axis, count, descending=descending)
         return Sorted(_at_places(call, value, axis, places), places)
@@ -112,7 +112,7 @@ class _Sort:
         axes = self._axes(-(-n // length), length)
         block, here = self._own(axes)
         if length == n:
-            numbers = counting(call, self._value, [self._axis], DType.I32, "numbers", _MOST_PAIRED)
+            numbers = counting(call, self._value, [self._axis], DType.I32, "numbers")
         else:
             whole_blocks = np.arange(-(-n // length) * length, dtype=np.int32)
             numbers = call.intermediate_constant(whole_blocks, "numbers")

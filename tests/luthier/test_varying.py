@@ -12,6 +12,7 @@ from compiler.frontend.segment import Given, Known, TensorKind
 from luthier.dynamic import DynamicModule
 from luthier.values import Value
 from luthier.varying import MOST_SYMBOLS, Pattern, Seen, Shape, pattern_of, shape_of
+from tests.compiler.runtime.test_any_size import scattered, scattering
 from tests.luthier.test_dynamic import module, tensor
 
 NOTHING: frozenset[Given] = frozenset()
@@ -188,6 +189,49 @@ def test_numbers_that_were_equal_by_chance_are_told_apart_later() -> None:
         np.testing.assert_array_equal(got, np.arange(90 - n, 90)[:, None] + np.arange(m))
         counts.append(found.segments)
     assert counts[-1] == counts[-3]
+    found.close()
+
+
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_numbers_of_updates(kind: str, reduction: str) -> None:
+    model = scattering(kind, reduction, "m")
+    found, rng, counts = module(model.graph), np.random.default_rng(0), []
+    for n, m in ((90, 40), (70, 50), (80, 47), (60, 35), (90, 3), (300, 200), (50, 2500), (90, 64), (2, 38)):
+        x, u = rng.standard_normal((n, 3), np.float32), rng.standard_normal((m, 3), np.float32)
+        i = rng.integers(-n, n, (m, 3 if kind == "ScatterElements" else 1))
+        got = found.run({"x": x, "i": i, "u": u})["y"]
+        np.testing.assert_allclose(got, scattered(x, i, u, reduction), rtol=1e-4, atol=1e-4)
+        counts.append(found.segments)
+    assert counts[-1] == counts[2] + 1  # 2,500 are sorted
+    found.close()
+
+
+@pytest.mark.parametrize("most", [3, 40])
+def test_the_first_of_an_order_of_any_length(most: int) -> None:
+    nodes = [
+        helper.make_node("NonZero", ["f"], ["z"]),
+        helper.make_node("Squeeze", ["z", "axis"], ["i"]),
+        helper.make_node("Gather", ["x", "i"], ["a"]),
+        helper.make_node("TopK", ["a", "k"], ["y", "p"], axis=0),
+    ]
+    integers = {"axis": 0, "k": most}
+    constants = [helper.make_tensor(n, TensorProto.INT64, [1], [value]) for n, value in integers.items()]
+    outputs = [tensor("y", None), tensor("p", None, TensorProto.INT64)]
+    found = module(
+        helper.make_graph(nodes, "g", [tensor("x", [300]), tensor("f", [300])], outputs, constants)
+    )
+    rng, counts = np.random.default_rng(0), []
+    for count in (200, 150, 190, 300, 64, 40, 120, 77):
+        x, f = rng.integers(0, 20, 300).astype(np.float32), np.zeros(300, np.float32)
+        f[rng.permutation(300)[:count]] = 1
+        chosen = x[f > 0]
+        order = np.argsort(-chosen, kind="stable")[:most]
+        got = found.run({"x": x, "f": f})
+        np.testing.assert_array_equal(got["p"], order)
+        np.testing.assert_array_equal(got["y"], chosen[order])
+        counts.append(found.segments)
+    assert counts[-1] == counts[2]
     found.close()
 
 

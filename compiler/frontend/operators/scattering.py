@@ -131,8 +131,8 @@ class _Search:
             call, call.value(0), axes, DType.from_numpy(call.builder.dtype(indices)), "numbers"
         )
         # A sort has steps for each number of elements, a comparison of all pairs one form.
-        is_open = call.builder.is_open(indices, [along]) and call.builder.partial
-        self._few = self._count <= _FEW or (is_open and self._count <= _MOST_PAIRED)
+        is_open = call.builder.is_open(indices, [along])
+        self._few = call.decided("few", self._count <= (_MOST_PAIRED if is_open else _FEW))
 
     def combined(self, old: Expr, place: tuple[Index, ...], axes: tuple[Axis, ...] | None = None) -> Expr:
         """The element at a place: `old`, or what updates make of it."""
@@ -170,7 +170,7 @@ class _Search:
         else:
             inner = ReduceAxes()
             step = inner.index(self._count)
-            steps = counting(self._call, self._indices, [self._along], DType.I32, "steps", _MOST_PAIRED)
+            steps = counting(self._call, self._indices, [self._along], DType.I32, "steps")
             hit = self._hits(at(self._reach), step)
             body = apply("select", hit, Load(steps, (step,)), Const(-1, DType.I32))
             last = self._call.intermediate(reduced(self._reach, inner, "max", body, DType.I32), "last")

@@ -111,7 +111,7 @@ def _places(call: OperatorCall) -> None:
     (n,), count = call.shape(0), int(call.constant(1))
     if not count:
         return call.emit_constant(np.zeros(0, np.int64))
-    if call.builder.is_open(call.value(0), [0]) and n <= _MOST_PAIRED and call.builder.partial:
+    if call.builder.is_open(call.value(0), [0]) and call.decided("pairs", n <= _MOST_PAIRED):
         return call.emit(_paired_places(call, n, count))
     upto = scanned(call, call.value(0), 0, "sum", "upto")
     # As many as there could be: a table of `count` numbers would be another one for each count.
@@ -130,7 +130,7 @@ def _paired_places(call: OperatorCall, n: int, count: int) -> Compute:
     """The same from all pairs of flags: its form is one for any number of them, where scans and searches have steps."""
     flags, inner = output_axes((n,)), ReduceAxes()
     before = inner.index(n)
-    numbers = counting(call, call.value(0), [0], DType.I32, "numbers", _MOST_PAIRED)
+    numbers = counting(call, call.value(0), [0], DType.I32, "numbers")
     is_before = apply("less_equal", Load(numbers, (before,)), Load(numbers, at(flags)))
     own = apply("select", is_before, Load(call.value(0), (before,)), _NONE)
     upto = call.intermediate(reduced(flags, inner, "sum", own, DType.I32), "upto")

@@ -265,39 +265,53 @@ def test_a_statistic_over_an_open_size(name: str) -> None:
     module.close()
 
 
-@pytest.mark.parametrize("reduction", ["none", "add", "max"])
-@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
-def test_updates_of_open_sizes(kind: str, reduction: str) -> None:
-    many = kind == "ScatterElements"
-    attributes = {"axis": 0} if many else {}
+def scattering(kind: str, reduction: str, count: int | str) -> onnx.ModelProto:
+    """So many updates of a tensor with an open number of rows."""
+    width, attributes = (3, {"axis": 0}) if kind == "ScatterElements" else (1, {})
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         [helper.make_node(kind, ["x", "i", "u"], ["y"], reduction=reduction, **attributes)],
         "open",
         [
             info("x", TensorProto.FLOAT, ["n", 3]),
-            info("i", TensorProto.INT64, ["m", 3] if many else ["m", 1]),
-            info("u", TensorProto.FLOAT, ["m", 3]),
+            info("i", TensorProto.INT64, [count, width]),
+            info("u", TensorProto.FLOAT, [count, 3]),
         ],
         [info("y", TensorProto.FLOAT, ["n", 3])],
     )
-    module = compiled(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+def scattered(x: np.ndarray, i: np.ndarray, u: np.ndarray, reduction: str) -> np.ndarray:
+    wanted = x.copy()
+    for row, column in np.ndindex(u.shape):
+        place = (i[row, column % i.shape[1]], column)
+        match reduction:
+            case "none":
+                wanted[place] = u[row, column]
+            case "add":
+                wanted[place] += u[row, column]
+            case _:
+                wanted[place] = max(wanted[place], u[row, column])
+    return wanted
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+def test_updates_of_a_tensor_of_open_size(kind: str, reduction: str) -> None:
+    module = compiled(scattering(kind, reduction, 7))
     rng = np.random.default_rng(0)
-    for n, m in ((1, 2), (40, 9), (9, 40), (300, 200)):
-        x, u = rng.standard_normal((n, 3), np.float32), rng.standard_normal((m, 3), np.float32)
-        i = rng.integers(-n, n, (m, 3) if many else (m, 1))
-        wanted = x.copy()
-        for row, column in np.ndindex(m, 3):
-            place = (i[row, column if many else 0], column)
-            match reduction:
-                case "none":
-                    wanted[place] = u[row, column]
-                case "add":
-                    wanted[place] += u[row, column]
-                case _:
-                    wanted[place] = max(wanted[place], u[row, column])
-        np.testing.assert_allclose(module.run({"x": x, "i": i, "u": u})["y"], wanted, rtol=1e-5, atol=1e-5)
+    for n in (1, 40, 9, 3000):
+        x, u = rng.standard_normal((n, 3), np.float32), rng.standard_normal((7, 3), np.float32)
+        i = rng.integers(-n, n, (7, 3 if kind == "ScatterElements" else 1))
+        got = module.run({"x": x, "i": i, "u": u})["y"]
+        np.testing.assert_allclose(got, scattered(x, i, u, reduction), rtol=1e-5, atol=1e-5)
     module.close()
+
+
+def test_updates_of_an_open_number_are_found_in_another_way_where_they_are_many() -> None:
+    with pytest.raises(NotStatic, match="where they are large"):
+        lower_any_size(scattering("ScatterND", "add", "m"))
 
 
 def test_two_symbols() -> None:
