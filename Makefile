@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Tests that measure nothing, which may run beside each other.
+UNTIMED := tests/compiler tests/luthier tests/tuner tests/benchmarks/test_search_lab.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench-models bench-kernels bench-search golden up down clean
@@ -26,8 +28,8 @@ test: $(STAMP) ## Run the tests (ARGS='-k name' passes options to pytest)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 2 tests/compiler tests/luthier
-	$(BIN)/python -m pytest --ignore=tests/compiler --ignore=tests/luthier # they measure: one after the other
+	$(BIN)/python -m pytest -n 2 $(UNTIMED)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(UNTIMED)) # they measure: one after the other
 endif
 
 check: $(STAMP) ## Lint, check the format, the types and the imports
