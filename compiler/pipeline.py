@@ -84,16 +84,12 @@ Importing = Callable[[Values, "OpenValues"], "tuple[Graph, GraphBuilder]"]
 def load_graph(
     model: str | Path | bytes | onnx.ModelProto,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-    open_values: OpenValues | None = None,
 ) -> Graph:
-    """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError.
-
-    `open_values`: see `GraphBuilder`.
-    """
+    """Read and check a model; `shapes` fixes inputs whose dimensions are symbolic. Raises ModelError."""
     # Workers build kernels with this module and need no ONNX: loading it would double their start-up time.
     from compiler.frontend.importer import import_model
 
-    return import_model(model, shapes, open_values or {})
+    return import_model(model, shapes)
 
 
 def lower(graph: Graph) -> Program:

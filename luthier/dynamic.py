@@ -325,6 +325,11 @@ class DynamicModule:
             if isinstance(known, CompiledSegment):
                 _close(self._known.pop(key))
                 return
+        place, (oldest, *others) = next(iter(self._for_all.items()))
+        oldest.close()
+        self._for_all[place] = others
+        if not others:
+            del self._for_all[place]
 
 
 def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:

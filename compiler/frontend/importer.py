@@ -25,21 +25,19 @@ Shapes = Mapping[str, tuple[int, ...]]
 def import_model(
     model: str | Path | bytes | onnx.ModelProto,
     shapes: Shapes | None = None,
-    open_values: OpenValues = NOTHING_OPEN,
 ) -> Graph:
     """Read, check and decompose a model.
 
     Args:
         model: not changed.
         shapes: shape of each input whose own shape is not fixed.
-        open_values: see `GraphBuilder`.
 
     Raises:
         ModelError: the model cannot be read or is not valid.
         UnsupportedOperator: it is valid, and Luthier has no lowering for one of its nodes.
         InputError: `shapes` does not fit the model.
     """
-    return import_source(read_source(model), shapes, open_values)[0]
+    return import_source(read_source(model), shapes, NOTHING_OPEN)[0]
 
 
 def import_source(

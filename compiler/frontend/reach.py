@@ -23,7 +23,12 @@ _STEP = 4
 _MOST_NUMBERS = 16
 """Of a value that is looked at."""
 
+_LOOKS = 4
+"""Sizes that are looked at between one that is alike and one that the model refuses."""
+_REFUSED = ""
+
 Numbers = Mapping[str, tuple[int, ...]]
+Differs = Callable[[int], str | None]
 
 
 def numbers_of(builder: GraphBuilder) -> Numbers:
@@ -94,45 +99,64 @@ def within_reach(
 ) -> tuple[tuple[Symbol, ...], str | None]:
     """The symbols with ranges within which the form holds, and a value that differs above them, if one does.
 
-    `downwards`: whether smaller sizes than those of the examples are looked at. Large ones that the model refuses are
-    left to it.
+    `downwards`: whether smaller sizes than those of the examples are looked at. Above sizes that the model refuses
+    nothing is looked at.
     """
     found, why = [], None
-
-    def differs(symbol: Symbol, value: int) -> str | None:
-        values = {**base, symbol.name: value}
-        return reach.differs(numbers_of(imported(values)), values)
-
-    def below_holds(symbol: Symbol, value: int) -> bool:
-        try:
-            return differs(symbol, value) is None
-        except LuthierError:
-            return False
-
     for symbol in symbols:
+        differs = partial(_differs, reach, base, imported, symbol.name)
         low, high = reach.range(symbol)
-        for value in reach.above(symbol):
-            try:
-                other = differs(symbol, value)
-            except LuthierError:
-                high = symbol.high
-                break
-            if other is not None:
-                why = other
-                break
-            high = value
+        high, other = _highest(high, reach.above(symbol), differs)
+        why = why or other
         for value in reach.below(symbol) if downwards else ():
-            if not below_holds(symbol, value):
-                low = _between(value, low, partial(below_holds, symbol))
+            if differs(value) is not None:
+                low = _between(value, low, differs)
                 break
             low = value
         found.append(replace(symbol, low=low, high=high))
     return tuple(found), why
 
 
-def _between(bad: int, good: int, holds: Callable[[int], bool]) -> int:
-    """The smallest size above a bad one for which something holds, as it does for a good one."""
+def _differs(
+    reach: Reach, base: Values, imported: Callable[[Values], GraphBuilder], name: str, size: int
+) -> str | None:
+    """A value that is not what it should be for a size; None where there is none, `_REFUSED` where no model is."""
+    values = {**base, name: size}
+    try:
+        return reach.differs(numbers_of(imported(values)), values)
+    except LuthierError:
+        return _REFUSED
+
+
+def _highest(good: int, sizes: Iterator[int], differs: Differs) -> tuple[int, str | None]:
+    """The largest size up to which none differs, and a value that does above it; None where the model ends there."""
+    for size in sizes:
+        other = differs(size)
+        if other == _REFUSED:
+            return _nearer(good, size, differs)
+        if other is not None:
+            return good, other
+        good = size
+    return good, None
+
+
+def _nearer(good: int, refused: int, differs: Differs) -> tuple[int, str | None]:
+    """The same between a size that is alike and one that the model refuses."""
+    for _ in range(_LOOKS):
+        middle = (good + refused) // 2
+        other = differs(middle)
+        if other == _REFUSED:
+            refused = middle
+        elif other is not None:
+            return good, other
+        else:
+            good = middle
+    return good, None
+
+
+def _between(bad: int, good: int, differs: Differs) -> int:
+    """The smallest size above a bad one that is alike, as a good one is."""
     while good - bad > 1:
         middle = (bad + good) // 2
-        bad, good = (bad, middle) if holds(middle) else (middle, good)
+        bad, good = (bad, middle) if differs(middle) is None else (middle, good)
     return good

@@ -229,7 +229,7 @@ def segment_for_all(segments: Sequence[Segment], points: Sequence[Values]) -> Se
 
     Args:
         segments: one per point, of Work that is one object where it is alike (`Works`).
-        points: values of the symbols, from `sample_values`.
+        points: values of the symbols, those that it was lowered for.
 
     Raises:
         DiffersError: they differ in more than whole numbers that are polynomials of the symbols.

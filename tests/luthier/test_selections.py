@@ -104,6 +104,24 @@ def test_suppression_takes_what_a_greedy_search_takes(most: int) -> None:
     assert got.tolist() == greedy(boxes, scores, most, 0.3, 0.2)
 
 
+@pytest.mark.parametrize("threshold", [0.2, 0.97, 0.9984, 2.0, 0.0])
+@pytest.mark.parametrize("most", [3, 100])
+def test_suppression_of_many_boxes_of_which_few_are_liked(most: int, threshold: float) -> None:
+    """Few, one and none of 300, which are sorted out before; what is no number is not liked, and ends nothing."""
+    rng = np.random.default_rng(6)
+    corners = rng.random((2, 300, 2), np.float32)
+    boxes = np.concatenate([corners, corners + rng.uniform(0.05, 0.4, (2, 300, 2)).astype(np.float32)], 2)
+    scores = rng.random((2, 2, 300), np.float32)
+    unknown = scores.copy()
+    scores[0, 0, ::7] = 0
+    unknown[0, 0, ::7] = np.nan
+    limits = (np.array([most]), np.array([0.3], np.float32), np.array([threshold], np.float32))
+    wanted = greedy(boxes, scores, most, 0.3, threshold)
+    for given in (scores, unknown):
+        (got,) = run("NonMaxSuppression", boxes, given, *limits)
+        assert got.tolist() == wanted
+
+
 @pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("keep", [0, 1])

@@ -19,26 +19,29 @@ from compiler.frontend.functions import nodes_of
 _FEW = 256
 """Boxes that are not sorted out before: finding out how many count takes longer."""
 _LEAST = 2
+"""Boxes that stay in any case, so that there are never none, and never one that is repeated where others are not."""
 _CORNERS = "y0 = Min (a, c) x0 = Min (b, d) y1 = Max (a, c) x1 = Max (b, d)"
 _CENTRES = """
     half_width = Mul (c, half) half_height = Mul (d, half)
     x0 = Sub (a, half_width) y0 = Sub (b, half_height) x1 = Add (a, half_width) y1 = Add (b, half_height)
 """
-_ALL = "near = Identity (boxes) likely = Identity (scores)"
+_ALL = "near = Identity (boxes) likely = Identity (liked)"
 _LIKELY = """
-    top = ReduceMax <keepdims = 0> (scores, batch_and_class)
+    top = ReduceMax <keepdims = 0> (liked, batch_and_class)
     above = Greater (top, threshold)
     some = Or (above, anyway)
     whole = NonZero (some)
     places = Squeeze (whole, first)
     near = Gather <axis = 1> (boxes, places)
-    likely = Gather <axis = 2> (scores, places)
+    likely = Gather <axis = 2> (liked, places)
 """
 _FUNCTION = """
 <opset_import: ["" : 18], domain: "luthier">
 suppress (boxes, scores, steps, overlap, threshold, anyway, least, none, half, zero, one, first, middle, last, two,
           batch_and_class, none_before, none_behind) => (found)
 {
+    is_liked = Greater (scores, threshold)
+    liked = Where (is_liked, scores, least)
     LIKELY
     a, b, c, d = Split <axis = -1, num_outputs = 4> (near)
     SIDES
