@@ -79,6 +79,17 @@ def test_a_model_that_does_something_else_for_large_sizes_has_no_form_for_all(na
         lower_any_size(model)
 
 
+def test_sizes_below_one_that_the_model_refuses_are_looked_at() -> None:
+    """It takes at most 100 rows, for it adds a table to them, and does something else above 64."""
+    made = graph("at most")
+    made.initializer.append(helper.make_tensor("table", TensorProto.FLOAT, [100, 3], np.ones(300)))
+    made.node.append(helper.make_node("Slice", ["table", "front", "n", "front"], ["rows"]))
+    made.node.append(helper.make_node("Add", ["x", "rows"], ["z"]))
+    made.output.append(tensor("z", None))
+    with pytest.raises(NotStatic, match="where they are large"):
+        lower_any_size(helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)]))
+
+
 @pytest.mark.parametrize("name", WANTED)
 @pytest.mark.parametrize("sizes", [(33, 35, 40), (70, 90, 80), (200, 300, 250), (500, 40, 90)])
 def test_segments_are_for_the_sizes_that_are_alike(name: str, sizes: tuple[int, ...]) -> None:
