@@ -40,6 +40,7 @@ from compiler.loop.segment import segment
 from compiler.loop.settle import settle
 from compiler.loop.sides import guard_sides
 from compiler.loop.simplify import simplify
+from compiler.loop.skew import skew
 from compiler.loop.skip import skip
 from compiler.loop.software_pipeline import software_pipeline
 from compiler.loop.spread import spread
@@ -188,9 +189,13 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_name(workload, schedule))
-    return guard_sides(
-        promote(
-            spread(pair(fold(peel(merge(segment(skip(settle(turn(software_pipeline(simplify(nest)))))))))))
+    return skew(
+        guard_sides(
+            promote(
+                spread(
+                    pair(fold(peel(merge(segment(skip(settle(turn(software_pipeline(simplify(nest))))))))))
+                )
+            )
         )
     )
 

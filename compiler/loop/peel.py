@@ -14,7 +14,7 @@ Extents over symbols are settled before (compiler.loop.settle).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -146,6 +146,7 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
     inside = dict(ranges)
     first = last = 0
     own: set[str] = {var}
+    copied = set(_copied_tests(body))
     for stmt in walk_statements(body):
         match stmt:
             case Let(name, _, extent, _):
@@ -164,9 +165,19 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
                     if few and _is_settled(test, var, own, inside):
                         return ranges[var] - 1, 1
                     first, last = max(first, at_first), max(last, at_last)
+            case If(test) if id(stmt) in copied:
+                at_first, at_last = _open(test, var, inside, MOST_ENDS)
+                first, last = max(first, at_first), max(last, at_last)
             case _:
                 pass
     return first, last
+
+
+def _copied_tests(body: Stmt) -> Iterator[int]:
+    """Identities of the tests that unrolled loops repeat: each cuts a tile's code in pieces."""
+    for loop in walk_statements(body):
+        if isinstance(loop, For) and loop.kind is LoopKind.UNROLLED:
+            yield from (id(stmt) for stmt in walk_statements(loop.body) if isinstance(stmt, If))
 
 
 def _shorter(extent: Extent, var: str, ranges: Mapping[str, int]) -> bool:

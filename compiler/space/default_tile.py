@@ -21,7 +21,7 @@ from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
-from compiler.space.down_tile import HIGHEST, cuts, down_default, down_order, shares_beside
+from compiler.space.down_tile import HIGHEST, cuts, down_default, shares_beside
 from compiler.space.overlap import APART, own_share
 from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
@@ -88,8 +88,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     first, beside = "inside" if axes.is_down or _end_to_end(tile, vectors) else "", 1
     few, wide = _few_rows(tile)
     if shares_beside(tile):
-        rows, beside, vectors = down_default(tile)
-        first = down_order(tile, (rows, beside, vectors))
+        (rows, beside, vectors), first = down_default(tile)
     elif not axes.is_down and rows > few and wide > 1 and reads_apart(tile):
         rows, vectors = few, wide
     orders = tile.loops_by_order({"rows": rows, "beside": beside, "vectors": vectors})

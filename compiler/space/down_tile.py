@@ -31,6 +31,8 @@ FEW_SETS = 1 / 4
 """Share of the first cache's sets up to which those that fall into them crowd."""
 MOST_TAPS = 16
 """Products of a sum up to which lines take longer to arrive than to be multiplied."""
+MANY_TAPS = 32
+"""Products of a sum from which on the taps of all panels take more of the first cache than what windows share."""
 SHARED = 0.8
 """Share of what windows read that is their own, up to which it is worth having them in one tile."""
 LOAD, FETCH = 0.5, 2.0
@@ -178,21 +180,46 @@ def _image(tile: RegisterTile, load: Load) -> dict[str, int]:
     }
 
 
-def down_default(tile: RegisterTile) -> Sizes:
-    """Rows, windows beside each other and vectors that are good without measuring, where windows share much."""
-    axes = tile.axes
-    row, beside = axes.row, axes.beside
-    if row is None or beside is None:
-        return 1, 1, 1
+def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
+    """A tile that is good without measuring where windows share much, and the order of the loops over tiles.
+
+    Where a line is several vectors, a tile has the whole line if what it shares with the one beside it stays, or if
+    there are so many taps that they are best kept for the whole image. Otherwise tiles are followed panel by panel.
+    """
+    if tile.axes.row is None or tile.axes.beside is None:
+        return (1, 1, 1), "inside"
     points = prod(size for _, size in tile.sums)
-    wide = points <= MOST_TAPS and driven_out(tile)
-    vectors, registers = min(tile.panels, WIDE) if wide else 1, tile.target.vector_registers
-    most = MOST_WIDE_SUMS if wide else MOST_SUMS
+    of_line = LINE_BYTES // tile.target.vector_bytes
+    if of_line <= 1:
+        sizes = _fastest(tile, points, wide=points <= MOST_TAPS and driven_out(tile))
+        return sizes, down_order(tile, sizes)
+    tall, long = (min(HIGHEST, tile.axes.row.size), 1, of_line), (1, HIGHEST, of_line)
+    if points <= MOST_TAPS and _stays(tile, tall):
+        return tall, "inside"
+    if points > MANY_TAPS and tile.axes.beside.size >= 2 * HIGHEST:
+        return long, "outside"
+    return _fastest(tile, points, wide=False), "inside"
+
+
+def _fastest(tile: RegisterTile, points: int, *, wide: bool) -> Sizes:
+    """The tile that takes the fewest cycles, of those of one vector or of the wider ones."""
+    row, beside, registers = tile.axes.row, tile.axes.beside, tile.target.vector_registers
+    assert row is not None
+    assert beside is not None
+    vectors, most = (min(tile.panels, WIDE), MOST_WIDE_SUMS) if wide else (1, MOST_SUMS)
     waits = has_long_chain(tile.store) and CHAIN * most > registers
     most = LEAST_SUMS if waits or most > registers // 2 else most
-    highest = min(highest_down(tile, stored=True), row.size, LOW if wide else HIGHEST)
-    heights = range(1, highest + 1)
-    widths = [b for b in BESIDE if b <= min(beside.size, LOW if wide else beside.size)]
+    highest, broadest = HIGHEST, beside.size
+    if tile.target.vector_bytes >= LINE_BYTES:
+        highest = highest_down(tile, stored=True)
+    elif points > MOST_TAPS:
+        highest = LOW
+    elif driven_out(tile):
+        broadest = HIGHEST
+    if wide:
+        highest, broadest = min(highest, LOW), LOW
+    heights = range(1, min(highest, row.size) + 1)
+    widths = [b for b in BESIDE if b <= min(beside.size, broadest)]
     found = [(r, b, vectors) for b in widths for r in heights if r * b * vectors <= most]
     return min(found, key=lambda sizes: (_cycles(tile, sizes, points), -prod(sizes)), default=(1, 1, vectors))
 
