@@ -67,7 +67,13 @@ def test_the_order_keeps_what_windows_share(workload: Workload, order: str) -> N
     ("workload", "target", "tile"),
     [
         pytest.param(depthwise(28, 128), V4, (4, 3, 1), id="twelve sums"),
-        pytest.param(depthwise(28, 192), V3, (4, 2, 1), id="eight sums in 16 registers"),
+        pytest.param(
+            depthwise(28, 192), V3, (4, 1, 2), id="a line is two vectors, and what tiles share stays"
+        ),
+        pytest.param(depthwise(14, 384), V3, (4, 2, 1), id="eight sums in 16 registers"),
+        pytest.param(depthwise(14, 512), V3, (4, 2, 1), id="places that crowd, in half lines"),
+        pytest.param(depthwise(28, 240, 1, 5), V3, (2, 4, 1), id="25 weights beside eight sums"),
+        pytest.param(depthwise(56, 96, 1, 7), V3, (1, 4, 2), id="49 weights for the whole image"),
         pytest.param(depthwise(28, 120, 1, 5), V4, (4, 3, 1), id="25 weights, from the cache"),
         pytest.param(depthwise(28, 192, 1, 3, "sigmoid"), V4, (4, 2, 1), id="a function needs registers"),
         pytest.param(depthwise(14, 512), V4, (2, 2, 4), id="places that crowd"),
