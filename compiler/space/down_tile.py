@@ -32,7 +32,7 @@ FEW_SETS = 1 / 4
 MOST_TAPS = 16
 """Products of a sum up to which lines take longer to arrive than to be multiplied."""
 MANY_TAPS = 32
-"""Products of a sum from which on the taps of all panels take more of the first cache than what windows share."""
+"""Products of a sum above which the taps of all panels take more of the first cache than what windows share."""
 SHARED = 0.8
 """Share of what windows read that is their own, up to which it is worth having them in one tile."""
 LOAD, FETCH = 0.5, 2.0
@@ -193,7 +193,8 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     if of_line <= 1:
         sizes = _fastest(tile, points, wide=points <= MOST_TAPS and driven_out(tile))
         return sizes, down_order(tile, sizes)
-    tall, long = (min(HIGHEST, tile.axes.row.size), 1, of_line), (1, HIGHEST, of_line)
+    vectors = min(of_line, tile.panels, tile.target.vector_registers // (2 * HIGHEST))
+    tall, long = (min(HIGHEST, tile.axes.row.size), 1, vectors), (1, HIGHEST, vectors)
     if points <= MOST_TAPS and _stays(tile, tall):
         return tall, "inside"
     if points > MANY_TAPS and tile.axes.beside.size >= 2 * HIGHEST:

@@ -17,6 +17,8 @@ from tests.compiler.workloads import convolution, depthwise, random_operands, wi
 
 V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
 V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
+SHORT = replace(V3, vector_bytes=16)
+NEON = replace(PRESETS["aarch64-neoverse-n1"], l1_bytes=32 << 10)
 TINY = replace(native_target(), l1_bytes=4 << 10)
 """So that a small image is a wide one."""
 
@@ -70,6 +72,8 @@ def test_the_order_keeps_what_windows_share(workload: Workload, order: str) -> N
         pytest.param(
             depthwise(28, 192), V3, (4, 1, 2), id="a line is two vectors, and what tiles share stays"
         ),
+        pytest.param(depthwise(28, 192), SHORT, (4, 1, 2), id="a line is four vectors, but 16 registers"),
+        pytest.param(depthwise(28, 192), NEON, (4, 1, 4), id="and 32"),
         pytest.param(depthwise(14, 384), V3, (4, 2, 1), id="eight sums in 16 registers"),
         pytest.param(depthwise(14, 512), V3, (4, 2, 1), id="places that crowd, in half lines"),
         pytest.param(depthwise(28, 240, 1, 5), V3, (2, 4, 1), id="25 weights beside eight sums"),
