@@ -166,7 +166,7 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
                         return ranges[var] - 1, 1
                     first, last = max(first, at_first), max(last, at_last)
             case If(test) if id(stmt) in copied:
-                at_first, at_last = _open(test, var, inside, MOST_ENDS)
+                at_first, at_last = _open(test, var, inside, 1)
                 first, last = max(first, at_first), max(last, at_last)
             case _:
                 pass
@@ -174,10 +174,15 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
 
 
 def _copied_tests(body: Stmt) -> Iterator[int]:
-    """Identities of the tests that unrolled loops repeat: each cuts a tile's code in pieces."""
+    """Identities of the tests that unrolled loops repeat, without serial ones: each cuts a tile's code in pieces.
+
+    They count where they are open at one end each at most: tiles of pooling have loops of their own in each piece.
+    """
     for loop in walk_statements(body):
         if isinstance(loop, For) and loop.kind is LoopKind.UNROLLED:
-            yield from (id(stmt) for stmt in walk_statements(loop.body) if isinstance(stmt, If))
+            inside = list(walk_statements(loop.body))
+            if all(stmt.kind in _COPIED for stmt in inside if isinstance(stmt, For)):
+                yield from (id(stmt) for stmt in inside if isinstance(stmt, If))
 
 
 def _shorter(extent: Extent, var: str, ranges: Mapping[str, int]) -> bool:
