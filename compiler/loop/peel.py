@@ -8,7 +8,8 @@ Where the extent of a vector or unrolled loop, or the test of a guard, is differ
 (a loop that is no sum's tests `v < n - 1` instead), so that both have constant extents: full tiles run without masks,
 edge tiles with constant ones, never in scalar code.
 The first iteration gets code of its own where a guard is different there (the left border of a padded window), and so
-do the first and last few of a sum (the taps that read padding there).
+do the first and last few of a sum (the taps that read padding there). So do the first and the last where unrolled loops
+repeat a test that is open there.
 Extents over symbols are settled before (compiler.loop.settle).
 """
 
