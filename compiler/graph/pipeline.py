@@ -14,10 +14,12 @@ from compiler.graph.ir import Graph
 from compiler.graph.printer import graph_text
 from compiler.graph.simplify import Simplify
 from compiler.graph.verify import GraphVerifier
+from compiler.graph.widen import Widen
 from compiler.passes import Pass, run_passes
 
 GRAPH_PASSES: tuple[Pass[Graph], ...] = (
     EliminateDeadCode(),
+    Widen(),
     IntegerContractions(),
     FoldConstants(),
     Simplify(),
