@@ -115,6 +115,11 @@ class Arithmetic:
         intrinsic = float_intrinsic(op)
         return None if intrinsic is None else self.intrinsic(intrinsic, parts)
 
+    def quotient(self, x: Value, high: float, low: float) -> Value:
+        """A finite f32 times a reciprocal in two parts, rounded once (see compiler.codegen.reciprocals)."""
+        ops = self.lanes(x.lanes)
+        return ops.wrapped(ops.fma(x.text, ops.const(high), ops.mul(x.text, ops.const(low))))
+
     def _larger(self, x: Value, y: Value) -> Value:
         """The larger of two numbers; where one is NaN, what the target's shortest code gives."""
         if self._target.whole_maximum:

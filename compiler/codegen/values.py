@@ -19,12 +19,9 @@ from compiler.codegen.lookup import place
 from compiler.codegen.math import RANGED, fused, is_rounded
 from compiler.codegen.memory import Memory
 from compiler.codegen.products import Products
+from compiler.codegen.reciprocals import reciprocal_of
 from compiler.codegen.totals import Totals
-from compiler.codegen.types import (
-    Value,
-    literal,
-    llvm_type,
-)
+from compiler.codegen.types import Value, literal, llvm_type
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.graph.scalar_rules import interval
@@ -163,6 +160,8 @@ class Values:
             return self.value(args[0])
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
+        if op == "div" and self._target.has_fma and (parts_of := reciprocal_of(args)) is not None:
+            return self._arithmetic.quotient(self.value(args[0]), *parts_of)
         if op in RANGED:
             argument = self.value(args[0])
             if argument.dtype is DType.F32:

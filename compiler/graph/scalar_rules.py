@@ -68,8 +68,23 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
             (a, b), (c, d) = interval(x, known), interval(y, known)
             pick = max if op == "max" else min
             return pick(a, c), pick(b, d)
+        case Apply("round" | "floor" | "ceil" as op, (x,)):
+            return _of_ends(op, interval(x, known))
+        case Apply("mul" | "div" as op, (x, Const(by, DType.F32) as other)) if 0.0 < by < math.inf:
+            return _of_ends(op, interval(x, known), other)
+        # The code generator rounds a sum with a product once, so its ends are not those of the rounded product.
+        case Apply("add" | "sub" as op, (Apply(inner, _) as x, Const(_, DType.F32) as other)) if inner != "mul":
+            return _of_ends(op, interval(x, known), other)
         case _:
             return UNKNOWN
+
+
+def _of_ends(op: str, ends: Interval, *others: Const) -> Interval:
+    """What an increasing operation makes of an interval, as the machine computes it."""
+    values = (OPS[op].evaluate(*(np.float32(v) for v in (end, *(o.value for o in others)))) for end in ends)
+    with np.errstate(all="ignore"):
+        low, high = (float(value) for value in values)
+    return (low, high) if low <= high else UNKNOWN
 
 
 def _simplify(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr | None:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.graph.rename import with_reads_renamed
 from compiler.graph.scalar_rules import Interval, interval, simplified
+from compiler.graph.whole_rules import with_whole_numbers
 from compiler.index import Index
 from compiler.scalar import Const, Expr, Load, rewrite
 
 
 @dataclass(frozen=True, slots=True)
 class Simplify:
-    """The rules are those of compiler.graph.scalar_rules."""
+    """The rules are those of compiler.graph.scalar_rules and compiler.graph.whole_rules."""
 
     name: str = "simplify"
 
@@ -48,7 +49,7 @@ def _with_simple_body(node: Node, known: dict[str, Interval], literals: dict[str
         return literals.get(expr.buffer) if isinstance(expr, Load) else None
 
     body = rewrite(compute.body, literal) if compute.reducer is None else compute.body
-    body = simplified(body, compute.ranges, known)
+    body = simplified(with_whole_numbers(body), compute.ranges, known)
     return node if body is compute.body else replace(node, compute=replace(compute, body=body))
 
 
