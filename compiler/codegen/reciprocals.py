@@ -7,9 +7,9 @@ Accelerating correctly rounded floating-point division when the divisor is known
 Computers 53(8), 2004, section 3.
 
 high + low is 1 / d but for a part of 2^-49 of it, and x * low is rounded by as much: the sum lies within 2^-48 of the
-quotient. It is rounded otherwise only if a tie lies between the two. Significands X of x and D of d are whole numbers of
-24 bits, a tie is M / 2^j of them with M odd, and so close are they only where |2^j X - M D| is 1 or 2: for each of these
-there is one M, and so one X, to try.
+quotient. It is rounded otherwise only if a tie lies between the two. Significands X of x and D of d are whole numbers
+of 24 bits, a tie is M / 2^j of them with M odd, and so close are they only where |2^j X - M D| is 1 or 2: for each of
+these there is one M, or two, and so one X, to try.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _EXPONENTS = 60
 def reciprocal_of(args: tuple[Expr, ...]) -> tuple[float, float] | None:
     """Both parts of the reciprocal of a division's second operand, where they may take its place.
 
-    None where that is no literal of f32, or has a reciprocal that would round otherwise, and where the first operand may
-    be infinite: an infinity times `low` is one of the other sign, or NaN.
+    None where that is no literal of f32, or has a reciprocal that would round otherwise, and where the first operand
+    may be infinite: an infinity times `low` is one of the other sign, or NaN.
     """
     x, divisor = args
     if not isinstance(divisor, Const) or divisor.dtype is not DType.F32:

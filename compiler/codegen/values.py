@@ -160,8 +160,6 @@ class Values:
             return self.value(args[0])
         if op in ("max", "min") and any(isinstance(a, Const) for a in args):
             return self._clamp(op, args)
-        if op == "div" and self._target.has_fma and (parts_of := reciprocal_of(args)) is not None:
-            return self._arithmetic.quotient(self.value(args[0]), *parts_of)
         if op in RANGED:
             argument = self.value(args[0])
             if argument.dtype is DType.F32:
@@ -169,10 +167,12 @@ class Values:
                 known, rounded = interval(args[0], {}), is_rounded(args[0])
                 return ops.wrapped(RANGED[op](ops, argument.text, known, rounded=rounded))
             return self._arithmetic.operation(op, [argument])
-        return self._with_neighbour(op, args) or self._arithmetic.operation(op, [self.value(a) for a in args])
+        return self._shorter(op, args) or self._arithmetic.operation(op, [self.value(a) for a in args])
 
-    def _with_neighbour(self, op: str, args: tuple[Expr, ...]) -> Value | None:
-        """The operation and the one below it as one function; None where there is none for both."""
+    def _shorter(self, op: str, args: tuple[Expr, ...]) -> Value | None:
+        """A division by a reciprocal, or the operation and the one below it as one function; None for others."""
+        if op == "div" and self._target.has_fma and (reciprocal := reciprocal_of(args)) is not None:
+            return self._arithmetic.quotient(self.value(args[0]), *reciprocal)
         function, inner = fused(op, args)
         if function is None:
             return None

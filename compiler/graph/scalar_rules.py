@@ -68,12 +68,21 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
             (a, b), (c, d) = interval(x, known), interval(y, known)
             pick = max if op == "max" else min
             return pick(a, c), pick(b, d)
+        case _:
+            return _increasing(expr, known) if isinstance(expr, Apply) else UNKNOWN
+
+
+def _increasing(expr: Apply, known: Mapping[str, Interval]) -> Interval:
+    """Of operations whose result grows with their operand."""
+    match expr:
         case Apply("round" | "floor" | "ceil" as op, (x,)):
             return _of_ends(op, interval(x, known))
         case Apply("mul" | "div" as op, (x, Const(by, DType.F32) as other)) if 0.0 < by < math.inf:
             return _of_ends(op, interval(x, known), other)
         # The code generator rounds a sum with a product once, so its ends are not those of the rounded product.
-        case Apply("add" | "sub" as op, (Apply(inner, _) as x, Const(_, DType.F32) as other)) if inner != "mul":
+        case Apply("add" | "sub", (Apply("mul", _), _)):
+            return UNKNOWN
+        case Apply("add" | "sub" as op, (Apply() as x, Const(_, DType.F32) as other)):
             return _of_ends(op, interval(x, known), other)
         case _:
             return UNKNOWN

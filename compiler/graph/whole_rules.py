@@ -72,7 +72,9 @@ def _as_float(whole: Expr) -> Expr | None:
     match whole:
         case Cast(Cast(x, DType.U8 | DType.I8 | DType.U16 | DType.I16 as dtype), DType.I32):
             return x if _fits(x, dtype) else None
-        case Apply("sub", (Cast(Cast(x, DType.U8 | DType.I8 | DType.U16 | DType.I16 as dtype), DType.I32), zero)):
+        case Apply(
+            "sub", (Cast(Cast(x, DType.U8 | DType.I8 | DType.U16 | DType.I16 as dtype), DType.I32), zero)
+        ):
             z = _number(zero)
             return Apply("sub", (x, Const(z))) if z is not None and _fits(x, dtype) else None
         case _:

@@ -48,7 +48,11 @@ class Widen:
             nodes.append(_reading(node, fresh))
             if node.output in wanted:
                 moves = _only_moves(node.compute, types)
-                wide = _moving(node, fresh) if moves else _conversion(node.output, fresh[node.output], node.compute.type)
+                wide = (
+                    _moving(node, fresh)
+                    if moves
+                    else _conversion(node.output, fresh[node.output], node.compute.type)
+                )
                 nodes.append(wide)
         return graph.with_nodes(tuple(nodes))
 

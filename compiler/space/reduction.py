@@ -205,8 +205,8 @@ def _with_winograd(
 ) -> dict[str, _Plan]:
     """Products of bytes with fewer multiplications: exact, so that one of them can be the default.
 
-    It is the one with the fewest, of those that need no code for edges if there are any: that takes several times as
-    long to build.
+    It is the one that costs least, with the larger constants it reads, of those that need no code for edges if there
+    are any: that takes several times as long to build.
     """
     usual = next(iter(plans.values())).tile.dot
     most = 1.0 if usual is None else WORTH / usual[0].products_per_step
@@ -220,9 +220,8 @@ def _with_winograd(
         name = f"winograd{m}"
         tile = RegisterTile(products.workload, *products.product_stages, target, threads, dot)
         found[name] = _Plan(tile, products)
-        cost = share / dot[0].products_per_step
-        if products.has_room and cost < most:
-            worthy.append((products.has_edges, cost, name))
+        if products.has_room and share / dot[0].products_per_step < most:
+            worthy.append((products.has_edges, products.cycles(target), name))
     first = {name: found[name] for *_, name in sorted(worthy)[:1]}
     return {**first, **plans, **found}
 
