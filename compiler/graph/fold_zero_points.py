@@ -7,7 +7,8 @@
     p[m, n]  = sum k of x[m, k] * w'[k, n]
     t[m, n]  = p[m, n] - zx * s[n]
 
-Where x is padded, the padding of the plain product is zx, so that the correction stays the same for all elements.
+Where x is padded, the padding of the plain product is zx, so that the correction stays the same for all elements; where
+that is not known yet, x is copied with a border of it first.
 Structure decides, not the operator that a node came from.
 """
 
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from compiler.dtype import DType
 from compiler.graph.affine import identity_indices
 from compiler.graph.ir import Compute, Graph, Node
+from compiler.graph.padded_copy import padded_copy
 from compiler.graph.rename import fresh_names
 from compiler.index import Index
 from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, apply
@@ -111,7 +113,7 @@ class _Folding:
             return False
         reduced = {a.name for a in node.compute.reduce_axes}
         moved = data.zero.indices if isinstance(data.zero, Load) else ()
-        if data.bounds and data.zero is not None and self._literal(data.zero) is None:
+        if self._needs_copy(data) and self._padded(node, data) is None:
             return False
         plain = all(index.name is not None or index.constant == 0 for index in weights.load.indices)
         return plain and not any(index.names() & reduced for index in moved)
@@ -130,10 +132,28 @@ class _Folding:
         array = self.constants.get(zero.buffer)
         return int(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
+    def _needs_copy(self, data: Centred) -> bool:
+        return bool(data.bounds) and data.zero is not None and self._literal(data.zero) is None
+
+    def _padded(self, node: Node, data: Centred) -> tuple[Node, Load] | None:
+        """The data with a border of its zero point, which is one number of the same type, and where it is read."""
+        types, zero = self._graph.types(), data.zero
+        read = types[data.load.buffer]
+        if not isinstance(zero, Load) or types[zero.buffer].dtype is not read.dtype:
+            return None
+        if any(index.names() for index in zero.indices):
+            return None
+        name = self._fresh(f"{node.output}.padded")
+        found = padded_copy(name, data.load, data.bounds, zero, read, node.compute.ranges)
+        return None if found is None else (Node(node.name, name, found[0]), found[1])
+
     def _plain(self, node: Node, data: Centred, weights: Centred) -> Iterator[Node]:
-        compute = node.compute
+        compute, kind = node.compute, self._graph.types()[data.load.buffer].dtype
+        if self._needs_copy(data) and (padded := self._padded(node, data)) is not None:
+            copy, load = padded
+            yield copy
+            data = replace(data, load=load, bounds=())
         right = self._shifted(weights)
-        kind = self._graph.types()[data.load.buffer].dtype
         literal = 0 if data.zero is None else self._literal(data.zero)
         x: Expr = data.load
         if data.bounds:

@@ -12,7 +12,7 @@ from compiler.graph.fold_zero_points import FoldZeroPoints
 from compiler.graph.ir import Graph, Node, TensorType
 from compiler.graph.verify import verify_graph
 from compiler.index import Index
-from compiler.scalar import Cast, Const, Expr, Load, apply, loads
+from compiler.scalar import Cast, Const, Expr, Guard, Load, apply, loads, walk
 from tests.compiler.graph.building import load, node, within
 
 I32 = DType.I32
@@ -92,6 +92,25 @@ def test_padding_of_the_plain_product_is_the_zero_point() -> None:
     after = folded(example(product(guarded, wide(W)), WEIGHTS))
     (inner,) = [n for n in after.nodes if n.compute.reducer == "sum"]
     assert inner.compute.body == apply("mul", wide(within(x, Const(9, DType.U8), (place, 0, 3))), wide(W))
+
+
+def test_padding_that_is_not_known_yet_is_a_border_of_a_copy() -> None:
+    place = Index.of("a0") + "r0" - 1
+    x = Load("x", (place, Index.of(2)))
+    guarded = within(minus(x, wide(load("zx"))), Const(0, I32), (place, 0, 3))
+    after = folded(example(product(guarded, wide(W)), WEIGHTS))
+    copy, *_ = after.nodes
+    assert [a.size for a in copy.compute.axes] == [7, 5]
+    (inner,) = [n for n in after.nodes if n.compute.reducer == "sum"]
+    assert not any(isinstance(e, Guard) for e in walk(inner.compute.body))
+
+
+def test_a_border_much_larger_than_the_image_is_not_made() -> None:
+    place = Index.of("a0") + Index.of("r0") * 9
+    x = Load("x", (place, Index.of(2)))
+    guarded = within(minus(x, wide(load("zx"))), Const(0, I32), (place, 0, 3))
+    before = example(product(guarded, wide(W)), WEIGHTS)
+    assert FoldZeroPoints().run(before) is before
 
 
 def test_weights_that_are_not_constant_stay() -> None:
