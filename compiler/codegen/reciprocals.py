@@ -2,9 +2,8 @@
 
     x / d  =  fma(x, high, x * low)        high = f32(1 / d), low = f32(1 / d - high)
 
-A division takes four to ten times as long as these two. Source: N. Brisebarre, J.-M. Muller and S. K. Raina,
-Accelerating correctly rounded floating-point division when the divisor is known in advance, IEEE Transactions on
-Computers 53(8), 2004, section 3.
+Source: N. Brisebarre, J.-M. Muller and S. K. Raina, Accelerating correctly rounded floating-point division when the
+divisor is known in advance, IEEE Transactions on Computers 53(8), 2004, section 3.
 
 high + low is 1 / d but for a part of 2^-49 of it, and x * low is rounded by as much: the sum lies within 2^-48 of the
 quotient. It is rounded otherwise only if a tie lies between the two. Significands X of x and D of d are whole numbers
