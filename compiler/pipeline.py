@@ -29,7 +29,9 @@ from compiler.collection import no_collection
 from compiler.errors import CompileError, ModelError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
+from compiler.loop.accumulate import accumulate
 from compiler.loop.fold import fold
+from compiler.loop.hoist import hoist
 from compiler.loop.ir import LoopNest
 from compiler.loop.merge import merge
 from compiler.loop.pair import pair
@@ -45,6 +47,7 @@ from compiler.loop.skip import skip
 from compiler.loop.software_pipeline import software_pipeline
 from compiler.loop.spread import spread
 from compiler.loop.turn import turn
+from compiler.loop.weave import weave
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
@@ -78,6 +81,27 @@ if TYPE_CHECKING:
     import onnx
 
     from compiler.frontend.builder import GraphBuilder, OpenValues
+
+NEST_PASSES: tuple[Callable[[LoopNest], LoopNest], ...] = (
+    simplify,
+    software_pipeline,
+    turn,
+    settle,
+    skip,
+    segment,
+    merge,
+    weave,
+    accumulate,
+    hoist,
+    peel,
+    fold,
+    pair,
+    spread,
+    promote,
+    guard_sides,
+    skew,
+)
+"""In this order, on every nest."""
 
 Importing = Callable[[Values, "OpenValues"], "tuple[Graph, GraphBuilder]"]
 
@@ -189,15 +213,9 @@ def _at_one_size(graph: Graph) -> Program:
 def build_nest(workload: Workload, schedule: Schedule) -> LoopNest:
     """The LoopNest of a Workload under a Schedule; raises ScheduleError where a Step is not legal."""
     nest = lower_state(replay(workload, schedule), kernel_name(workload, schedule))
-    return skew(
-        guard_sides(
-            promote(
-                spread(
-                    pair(fold(peel(merge(segment(skip(settle(turn(software_pipeline(simplify(nest))))))))))
-                )
-            )
-        )
-    )
+    for each in NEST_PASSES:
+        nest = each(nest)
+    return nest
 
 
 def build_kernel(workload: Workload, schedule: Schedule, target: Target) -> Kernel:

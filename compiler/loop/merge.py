@@ -63,7 +63,7 @@ def _merge(stmt: Stmt) -> Stmt:
         first, between, second = statements[place], statements[place + 1 : found], statements[found]
         assert isinstance(first, For)
         assert isinstance(second, For)
-        statements[place : found + 1] = [*between, _one(first, second)]
+        statements[place : found + 1] = [*between, _merge(_one(first, second))]
     return merged if len(statements) == len(merged.statements) else block(*statements)
 
 
@@ -76,24 +76,37 @@ def _one(first: For, second: For) -> For:
 def _second(statements: list[Stmt], place: int) -> int | None:
     """The place of the loop that a loop is merged with; what stands between can be done before both."""
     first = statements[place]
-    if not _is_innermost(first):
+    if not _is_serial(first):
         return None
     own = _touched(first)
     for later in range(place + 1, len(statements)):
         stmt = statements[later]
         other = _touched(stmt)
-        if _is_innermost(stmt) and own.written & other.read:
-            return later if _may_merge(first, own, stmt, other) else None
+        if _is_serial(stmt) and own.written & other.read:
+            return later if _may_merge(first, own, stmt, other) and _is_use(first, stmt) else None
         if (other.read | other.written) & own.written or other.written & own.read:
             return None
     return None
 
 
-def _is_innermost(stmt: Stmt) -> bool:
-    """Whether it is a serial loop with nothing inside but vectors and what is unrolled."""
-    if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL or stmt.extent.bound is not None:
-        return False
-    return all(s.kind in _INNER for s in walk_statements(stmt.body) if isinstance(s, For))
+def _is_serial(stmt: Stmt) -> bool:
+    """Whether it is a serial loop of a known length."""
+    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and stmt.extent.bound is None
+
+
+def _is_use(first: Stmt, second: Stmt) -> bool:
+    """Whether there is nothing inside of both but vectors and what is unrolled, or loops that become one in turn."""
+    apart = _innermost(first) + _innermost(second)
+    if not apart:
+        return True
+    assert isinstance(first, For)
+    assert isinstance(second, For)
+    return _innermost(_merge(_one(first, second))) < apart
+
+
+def _innermost(loop: Stmt) -> int:
+    """Loops inside of another one that are neither vectors nor unrolled."""
+    return sum(isinstance(s, For) and s is not loop and s.kind not in _INNER for s in walk_statements(loop))
 
 
 def _touched(stmt: Stmt) -> _Touched:

@@ -23,9 +23,11 @@ class Slice:
 
 def slices(access: Load, var: str, inner: Mapping[str, int]) -> Iterator[Slice]:
     """Dimensions in which iterations of the loop `var` are apart; `inner`: ranges of the names defined inside it."""
+    moving = {var, *inner}
     for dimension, index in enumerate(access.indices):
         step = index.coefficient(var)
-        if not index.is_affine() or step <= 0:
+        others = Index.sum((atom, factor) for atom, factor in index.terms if not isinstance(atom, str))
+        if step <= 0 or others.looked_up() or others.names() & moving:
             continue
         nothing = {name: Index.of(0) for name in (var, *inner) if name in index.names()}
         begin = index.substitute(nothing)

@@ -18,6 +18,9 @@ from compiler.workload.ir import Stage, Workload, stage_loads
 IN_REGISTERS = 8
 """Largest block of vectors of rows whose partial results are kept in registers; those of larger ones are local."""
 
+SHORT_ROW = 16
+"""Vectors of a row from which on the rows of a block in a sweep go through a stage one after the other."""
+
 KEPT_BLOCKS = 4
 """Blocks of a sweep for which what one stage leaves for another is kept: two sums at most lie between the two."""
 
@@ -114,6 +117,10 @@ class RowPlan:
         rows, size = self._ordered_rows, self._block_size(choices)
         return bool(rows) and rows[-1].size >= size * choices.sweep and self.in_blocks(size)
 
+    def in_turn(self, choices: RowChoices) -> bool:
+        """Whether the rows of a block go through a stage one after the other, as memory has them, not side by side."""
+        return choices.sweep > 1 and self.row_vectors >= SHORT_ROW
+
     @property
     def all_follow(self) -> bool:
         """Whether all stages of a sweep are in one pipeline: a sum along another axis stands between two."""
@@ -202,6 +209,8 @@ class RowPlan:
         rows, others = self._blocked(stage), [a.name for a in stage.reduce_axes if a != vector]
         partial = f"{name}.{lane}"
         swept, sweep, block = self._swept(stage, choices)
+        unrolled, columns = [] if self.in_turn(choices) else rows, [*others, f"{vector.name}.o"]
+        order = [*columns, *rows] if unrolled else [*rows, *columns]
         return [
             Split(name, vector.name, self.wide(vector.size, choices.accumulators)),
             RFactor(name, lane),
@@ -209,8 +218,8 @@ class RowPlan:
             *swept,
             *([self._order(stage, (*sweep, *block, lane))] if sweep else []),
             ComputeAt(partial, *((name, sweep[0]) if sweep else (self.last.name, loop))),
-            self._order(stage, (*others, f"{vector.name}.o", *rows, lane), partial),
-            *_bind(partial, rows, lane),
+            self._order(stage, (*order, lane), partial),
+            *_bind(partial, unrolled, lane),
             *_bind(name, block, lane),
             *_pipelined(name, sweep),
         ]
@@ -283,9 +292,13 @@ class RowPlan:
         along = contiguous_axis(stage, self.workload)
         place = next((c for c in columns if along is not None and c.split(".")[0] == along.name), None)
         if along is None or place is None or self.lanes == 1:
+            if self.in_turn(choices) and block and not columns:
+                return [], block, _bind(name, [], block[0])
             return [], [*columns, *block], _bind(name, block, None)
         others = [c for c in columns if c != place]
         split: list[Step] = [Split(name, place, self.wide(along.size, choices.unroll))]
+        if self.in_turn(choices):
+            return split, [*block, *others, f"{place}.o", f"{place}.i"], _bind(name, [], f"{place}.i")
         return split, [*others, f"{place}.o", *block, f"{place}.i"], _bind(name, block, f"{place}.i")
 
     def _across(self, stage: Stage, columns: Sequence[str]) -> str | None:

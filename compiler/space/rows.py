@@ -15,7 +15,7 @@ from compiler.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
-from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, RowChoices, RowPlan
+from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices, RowPlan
 from compiler.space.row_structure import row_axes
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.target import Target
@@ -28,16 +28,23 @@ TOGETHER, APART = "together", "apart"
 WORTH_A_BARRIER = 1 << 14
 """Elements per thread from which on it pays to wait for the others between the stages."""
 SHARES_PER_THREAD = 4
-SHORT_ROW, LONG_ROW = 16, 512
-"""Vectors of a row: below the first several rows are taken at a time, above the second only one."""
+SHORTEST_ROW, LONG_ROW = 6, 512
+"""Vectors of a row: up to the first many rows are taken at a time, above the second only one (SHORT_ROW: between)."""
 CACHED_ROWS = 10
 """Rows of a sweep, read or stored, that have to stay in the first cache."""
 STREAMED_ROW = 8
 """Vectors of a row from which on prefetchers follow it where it is read once."""
-SHORTEST_ROW = 6
-"""Vectors of a row up to which a block of a sweep has as many rows as a tile vectors."""
+CACHED_BLOCKS = 5
+"""Blocks of rows, read or stored, that are under way in a sweep and have to stay in the first cache."""
+LONGEST_ROW = 32
+"""Vectors of a row up to which a block has several: the end of a longer one's sum is a small part of its time."""
+LEAST_SWEEP = 8
+"""Blocks of several rows that a sweep has at least: its first and last turns do not have all stages."""
 TILE = 4
-"""Vectors under way in a sweep: other stages fill what they leave free."""
+"""Vectors under way in a row of a sweep: other stages fill what they leave free."""
+ELEMENTARY_TILE = 2
+"""The same where an elementary function needs registers for itself, and there are few."""
+FEW_REGISTERS = 16
 SPARE_REGISTERS = 4
 """What a tile of partial results leaves for operands."""
 
@@ -69,7 +76,8 @@ class Rows:
                 return True
             fits = plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
             streams = plan.axes.along_rows and choices.block > IN_REGISTERS
-            tile = choices.unroll if streams else choices.block * choices.accumulators
+            rows = 1 if plan.in_turn(choices) else choices.block
+            tile = choices.unroll if streams else rows * choices.accumulators
             return (
                 fits
                 and (choices.sweep == 1 or plan.sweeps(choices))
@@ -123,13 +131,14 @@ def _choices(values: dict[str, Value]) -> RowChoices:
 
 def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
     """What reads along the columns has long vectors; neighbouring rows that fill the lanes need less."""
-    vectors, sweep = plan.row_vectors, 0
+    vectors, sweep = plan.row_vectors, 1
     if plan.axes.along_rows:
         block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
         accumulators = 8 if block > IN_REGISTERS else 2
-    elif sweep := _sweep(plan, target, threads, vectors):
-        block = _swept_block(plan, vectors)
-        accumulators = max(2, TILE // block)
+    elif swept := _sweep(plan, target, threads, vectors):
+        block, sweep = swept
+        few = _is_elementary(plan) and target.vector_registers <= FEW_REGISTERS
+        accumulators = ELEMENTARY_TILE if few or block > 1 else TILE
     else:
         block, accumulators = _tile(plan, vectors)
     parallel, total = 0, 1
@@ -141,9 +150,9 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
     long = max(s.points for s in plan.workload.stages) >= WORTH_A_BARRIER * threads
     return {
         "block": block,
-        "sweep": sweep or 1,
+        "sweep": sweep,
         "accumulators": accumulators,
-        "unroll": accumulators if sweep else 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
+        "unroll": accumulators if sweep > 1 else 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
         "parallel": parallel,
         "maps": KEEP if not plan.cheap else REPEAT if plan.cheap == plan.shared else CHEAP,
         "phases": APART if few and long else TOGETHER,
@@ -162,26 +171,30 @@ def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:
     return (4, min(2, vectors)) if vectors < SHORT_ROW else (2, 4)
 
 
-def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> int:
-    """Blocks of rows that follow each other through the stages; 0 where that is no use.
+def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> tuple[int, int] | None:
+    """Rows of a block, and blocks that follow each other through the stages; None where that is no use.
 
-    As many as leave each thread its shares: the first and the last few have no others to fill the time with.
+    As many as leave each thread its shares: the first and the last few have no others to fill the time with. The
+    sums of a block's rows end together.
     """
-    cached = CACHED_ROWS * vectors * target.vector_bytes <= target.l1_bytes
-    if not (plan.axes.columns and plan.all_follow and cached):
-        return 0
+    row_bytes = vectors * target.vector_bytes
+    if not (plan.axes.columns and plan.all_follow and CACHED_ROWS * row_bytes <= target.l1_bytes):
+        return None
     shares = 1 if threads == 1 else SHARES_PER_THREAD * threads
-    block = _swept_block(plan, vectors)
-    fitting = [n for n in SWEEPS[1:] if n * block <= plan.outer_sizes[-1]]
-    return max((n for n in fitting if n * block * shares <= prod(plan.outer_sizes)), default=0)
+    rows, all_rows = plan.outer_sizes[-1], prod(plan.outer_sizes)
+    most = TILE if vectors <= SHORTEST_ROW else 2 if vectors < SHORT_ROW else _rows_in_turn(vectors, target)
+    for block in (c for c in reversed(CHOICES) if c <= most):
+        several = block > 1 and vectors >= SHORT_ROW
+        fitting = [n for n in SWEEPS[1:] if n * block <= rows and n * block * shares <= all_rows]
+        if plan.in_blocks(block) and fitting and (max(fitting) >= LEAST_SWEEP or not several):
+            return block, max(fitting)
+    return None
 
 
-def _swept_block(plan: RowPlan, vectors: int) -> int:
-    """Rows of a block in a sweep: the shorter they are, the more is gained where their sums end together."""
-    block = TILE if vectors <= SHORTEST_ROW else 2 if vectors < SHORT_ROW else 1
-    while not plan.in_blocks(block):
-        block //= 2
-    return block
+def _rows_in_turn(vectors: int, target: Target) -> int:
+    """Rows of a block that go through a stage one after the other: their sums end together."""
+    limit = target.l1_bytes // (CACHED_BLOCKS * vectors * target.vector_bytes)
+    return max(1, limit) if vectors <= LONGEST_ROW else 1
 
 
 def _is_elementary(plan: RowPlan) -> bool:

@@ -1,0 +1,90 @@
+"""Hoist: elements of local memory that a loop reads again and again are read once, before it.
+
+    for v in 0..24: y[32 v + lane] = (x[32 v + lane] - m[s % 2]) * q
+    →  r = m[s % 2]
+       for v in 0..24: y[32 v + lane] = (x[32 v + lane] - r) * q
+
+Registers hold them: what a row left for its next stage is one element for all of its columns. It is done to the
+innermost loops that run, for elements that they do not store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from compiler.index import Index
+from compiler.loop.ir import (
+    Buffer,
+    For,
+    Let,
+    LoopKind,
+    LoopNest,
+    Stmt,
+    Store,
+    block,
+    walk_statements,
+    with_parts,
+)
+from compiler.scalar import Expr, Guard, Load, children, rewrite
+
+
+def hoist(nest: LoopNest) -> LoopNest:
+    """Hoist what every innermost loop reads. The nest must be simplified."""
+    if not any(buffer.scope == "local" for buffer in nest.buffers):
+        return nest
+    work = _Hoisting(nest)
+    body = work.statement(nest.body)
+    return nest if body is nest.body else replace(nest, buffers=tuple(work.buffers.values()), body=body)
+
+
+class _Hoisting:
+    def __init__(self, nest: LoopNest) -> None:
+        self.buffers: dict[str, Buffer] = dict(nest.by_name)
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, For) or stmt.kind is not LoopKind.SERIAL or stmt.extent.bound is not None:
+            return with_parts(stmt, self.statement)
+        inner = list(walk_statements(stmt.body))
+        if any(isinstance(s, For) and s.kind is LoopKind.SERIAL for s in inner):
+            return with_parts(stmt, self.statement)
+        bound = {stmt.var, *(s.var for s in inner if isinstance(s, For | Let))}
+        stores = [s for s in inner if isinstance(s, Store)]
+        stored = {s.buffer for s in stores}
+        found = {
+            load: self._register(load)
+            for store in stores
+            for load in _unguarded(store.value)
+            if self.buffers[load.buffer].scope == "local" and load.buffer not in stored
+            if not any(index.names() & bound or index.looked_up() for index in load.indices)
+        }
+        if not found:
+            return stmt
+        before = [Store(register.buffer, register.indices, load) for load, register in found.items()]
+        return block(*before, replace(stmt, body=_replaced(stmt.body, found)))
+
+    def _register(self, load: Load) -> Load:
+        """A new buffer of one element."""
+        name, number = f"{load.buffer}.r", 0
+        while name in self.buffers:
+            name, number = f"{load.buffer}.r{number}", number + 1
+        self.buffers[name] = Buffer(name, (1,), self.buffers[load.buffer].dtype, "local")
+        return Load(name, (Index(),))
+
+
+def _unguarded(value: Expr) -> Iterator[Load]:
+    """Loads that are done whatever the tests of guards say."""
+    if isinstance(value, Load):
+        yield value
+    elif not isinstance(value, Guard):
+        for child in children(value):
+            yield from _unguarded(child)
+
+
+def _replaced(stmt: Stmt, found: Mapping[Load, Load]) -> Stmt:
+    """The statement with other loads in place of those found."""
+    if isinstance(stmt, Store):
+        return replace(
+            stmt, value=rewrite(stmt.value, lambda e: found.get(e) if isinstance(e, Load) else None)
+        )
+    return with_parts(stmt, lambda part: _replaced(part, found))
