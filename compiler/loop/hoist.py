@@ -5,7 +5,8 @@
        for v in 0..24: y[32 v + lane] = (x[32 v + lane] - r) * q
 
 Registers hold them: what a row left for its next stage is one element for all of its columns. It is done to the
-innermost loops that run, for elements that they do not store.
+innermost loops that run, for elements that they do not store. One at a constant place is in a register anyway
+(compiler/loop/promote.py).
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class _Hoisting:
             for store in stores
             for load in _unguarded(store.value)
             if self.buffers[load.buffer].scope == "local" and load.buffer not in stored
-            if not any(index.names() & bound or index.looked_up() for index in load.indices)
+            if any(index.constant is None for index in load.indices)
+            and not any(index.names() & bound or index.looked_up() for index in load.indices)
         }
         if not found:
             return stmt

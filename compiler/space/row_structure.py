@@ -69,6 +69,13 @@ def contiguous_axis(stage: Stage, workload: Workload) -> Axis | None:
     return next((a for a in stage.axes if a.size > 1 and steps.get(a.name) == 1), None)
 
 
+def reads_columns(workload: Workload, axes: RowAxes) -> bool:
+    """Whether the last stage reads what all rows share along their columns: a scale for each, as a layer norm."""
+    rows, columns = {a.name for a in axes.rows}, {a.name for a in axes.columns}
+    read = [{n for i in load.indices for n in i.names()} for load in loads(workload.stages[-1].body)]
+    return any(names & columns and not names & rows for names in read)
+
+
 def _names(stage: Stage) -> frozenset[str]:
     return frozenset(a.name for a in stage.axes if a.size > 1)
 

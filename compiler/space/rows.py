@@ -16,7 +16,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
 from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices, RowPlan
-from compiler.space.row_structure import row_axes
+from compiler.space.row_structure import reads_columns, row_axes
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.target import Target
 from compiler.workload.ir import Workload
@@ -30,8 +30,9 @@ WORTH_A_BARRIER = 1 << 14
 SHARES_PER_THREAD = 4
 SHORTEST_ROW, LONG_ROW = 6, 512
 """Vectors of a row: up to the first many rows are taken at a time, above the second only one (SHORT_ROW: between)."""
-CACHED_ROWS = 10
-"""Rows of a sweep, read or stored, that have to stay in the first cache."""
+ROWS_UNDER_WAY = 6
+"""Rows of a sweep with one in a block, read or stored, that have to stay in half the second cache; in the first one
+where all of them read some more: else several rows share that, one stage after the other."""
 STREAMED_ROW = 8
 """Vectors of a row from which on prefetchers follow it where it is read once."""
 CACHED_BLOCKS = 5
@@ -177,8 +178,9 @@ def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> tuple[i
     As many as leave each thread its shares: the first and the last few have no others to fill the time with. The
     sums of a block's rows end together.
     """
-    row_bytes = vectors * target.vector_bytes
-    if not (plan.axes.columns and plan.all_follow and CACHED_ROWS * row_bytes <= target.l1_bytes):
+    cache = target.l1_bytes if reads_columns(plan.workload, plan.axes) else target.l2_bytes // 2
+    cached = ROWS_UNDER_WAY * vectors * target.vector_bytes <= cache
+    if not (plan.axes.columns and plan.all_follow and cached):
         return None
     shares = 1 if threads == 1 else SHARES_PER_THREAD * threads
     rows, all_rows = plan.outer_sizes[-1], prod(plan.outer_sizes)
