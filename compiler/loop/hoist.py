@@ -52,14 +52,16 @@ class _Hoisting:
         bound = {stmt.var, *(s.var for s in inner if isinstance(s, For | Let))}
         stores = [s for s in inner if isinstance(s, Store)]
         stored = {s.buffer for s in stores}
-        found = {
-            load: self._register(load)
+        same = [
+            load
             for store in stores
             for load in _unguarded(store.value)
-            if self.buffers[load.buffer].scope == "local" and load.buffer not in stored
-            if any(index.constant is None for index in load.indices)
+            if self.buffers[load.buffer].scope == "local"
+            and load.buffer not in stored
+            and any(index.constant is None for index in load.indices)
             and not any(index.names() & bound or index.looked_up() for index in load.indices)
-        }
+        ]
+        found = {load: self._register(load) for load in dict.fromkeys(same)}
         if not found:
             return stmt
         before = [Store(register.buffer, register.indices, load) for load, register in found.items()]

@@ -35,6 +35,8 @@ DOWN = "down"
 """The direct form, in tiles of windows that are below each other."""
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
 """Knobs that choose among the plans."""
+EDGES = 0.87
+"""Share of the cycles of tiles without edges below which tiles with edges are worth the time to build them."""
 WORTH = 0.75
 """Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
 CLEARLY = 0.9
@@ -205,13 +207,14 @@ def _with_winograd(
 ) -> dict[str, _Plan]:
     """Products of bytes with fewer multiplications: exact, so that one of them can be the default.
 
-    It is the one that costs least, with the larger constants it reads, of those that need no code for edges if there
-    are any: that takes several times as long to build.
+    It is the one that costs least, with the larger constants it reads, where that is less than the products cost as
+    they are. Code for edges takes several times as long to build: one without is chosen where it costs little more.
     """
+    direct = algorithm_cycles(workload, frozenset(), target)
     usual = next(iter(plans.values())).tile.dot
     most = 1.0 if usual is None else WORTH / usual[0].products_per_step
     found: dict[str, _Plan] = {}
-    worthy: list[tuple[bool, float, str]] = []
+    worthy: list[tuple[float, str]] = []
     for m, share in winograd_tiles(workload).items():
         products = WinogradPhases(workload, m, target)
         dot = products.dot
@@ -220,8 +223,9 @@ def _with_winograd(
         name = f"winograd{m}"
         tile = RegisterTile(products.workload, *products.product_stages, target, threads, dot)
         found[name] = _Plan(tile, products)
-        if products.has_room and share / dot[0].products_per_step < most:
-            worthy.append((products.has_edges, products.cycles(target), name))
+        cycles = products.cycles(target)
+        if products.has_room and share / dot[0].products_per_step < most and cycles < direct:
+            worthy.append((cycles * (1.0 if products.has_edges else EDGES), name))
     first = {name: found[name] for *_, name in sorted(worthy)[:1]}
     return {**first, **plans, **found}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from compiler.loop.pair import ROWS
 from compiler.scalar import loads
 from compiler.space.overlap import distinct
@@ -12,6 +14,10 @@ LATENCY = 8
 
 LOAD = 1.25
 """Multiply-adds that take as long as loading a vector where a tile reuses nothing: lines arrive in between."""
+
+FAR_LOAD = 3
+"""Products of bytes, each a multiplication and an addition, in the time of which a vector of constants comes from the
+second cache."""
 
 
 def panels_of(size: int, vectors: int) -> list[tuple[int, int, bool]]:
@@ -26,7 +32,17 @@ def tile_cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, stre
     if streams:
         return max(rows * wide, LATENCY, LOAD * tile.copies * _loaded(tile, rows, vectors)) + 0.5 * rows
     saved = saved_products(tile, rows) if last else 0.0
-    return max(rows * wide - saved, LATENCY, rows + wide) + 0.5 * (rows + wide)
+    arrives = FAR_LOAD * wide if _comes_from_far(tile, wide) else 0
+    return max(rows * wide - saved, LATENCY, rows + wide, arrives) + 0.5 * (rows + wide)
+
+
+def _comes_from_far(tile: RegisterTile, wide: int) -> bool:
+    """Whether each tile reads the constants of its panel from the second cache, for products of two instructions."""
+    if tile.dot is None or len(tile.dot[0].template) < 2:
+        return False
+    column = tile.axes.lanes * prod(size for _, size in tile.sums)
+    sizes = [tile.workload.buffers[name].dtype.size_bytes for name in tile.packs]
+    return any(wide * column * size_bytes > tile.target.l1_bytes for size_bytes in sizes)
 
 
 def saved_products(tile: RegisterTile, rows: int) -> float:

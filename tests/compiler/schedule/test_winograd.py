@@ -349,7 +349,12 @@ def test_of_bytes_with_many_channels_it_is_the_default() -> None:
     narrow = integer_convolution(28, 3, 64)
     v3 = PRESETS["x86-64-v3"]
     assert default_instruction(wide, v3) == "winograd4"
-    assert default_instruction(wider, v3) == "winograd2"  # of 3 sticks out, of 4 does not fit into 32 bits
+    assert default_instruction(wider, v3) == "winograd3"  # of 3 sticks out, of 4 does not fit into 32 bits
+    assert (
+        default_instruction(integer_convolution(7, 512, 64), v3) == "winograd2"
+    )  # nearly as fast, sooner built
+    # Few places for which so many constants come that each product as it is costs less.
+    assert default_instruction(integer_convolution(3, 512, 512), v3) == "vpmaddwd.256"
     assert default_instruction(narrow, v3) == "vpmaddwd.256"
     vnni = replace(PRESETS["x86-64-v4"], features=(*PRESETS["x86-64-v4"].features, "avx512vnni"))
     assert default_instruction(wide, vnni) == "winograd4"

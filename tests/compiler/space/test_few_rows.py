@@ -15,6 +15,7 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
+from tests.compiler.integers import integer_matmul
 from tests.compiler.workloads import convolution, matmul, padded_convolution, random_operands
 
 V4 = replace(PRESETS["x86-64-v4"], l2_bytes=1 << 20)
@@ -106,3 +107,14 @@ def test_results_stay_the_same(rows: int) -> None:
     operands = random_operands(workload)
     got = native_outputs(workload, space.schedule(space.default), operands, target=target)
     assert stored_error(workload, got, reference_outputs(workload, operands)) < 1e-5
+
+
+@pytest.mark.parametrize(("depth", "tile"), [(2048, (5, 2)), (96, (2, 5))])
+def test_constants_of_bytes_serve_several_rows_where_they_come_from_far(
+    depth: int, tile: tuple[int, int]
+) -> None:
+    """A tile of two rows and five vectors, whose panel leaves the first cache, took a quarter longer."""
+    space = build_space(integer_matmul(14, 640, depth), PRESETS["x86-64-v3"], 1)
+    values = space.values(space.default)
+    assert values["instruction"] == "vpmaddwd.256"
+    assert (values["rows"], values["vectors"]) == tile
