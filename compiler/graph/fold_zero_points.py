@@ -98,8 +98,12 @@ class _Folding:
             case Apply("mul", (x, w)) if compute.reducer == "sum" and compute.dtype is DType.I32:
                 for first, second in ((x, w), (w, x)):
                     data, weights = centred(first), centred(second)
-                    if data is not None and weights is not None and self._applies(node, data, weights):
-                        new = tuple(self._plain(node, data, weights))
+                    if data is None or weights is None or not self._applies(node, data, weights):
+                        continue
+                    if (padded := self._padded(node, data)) is not None:
+                        kind = self._graph.types()[data.load.buffer].dtype
+                        copies, data = padded
+                        new = (*copies, *self._plain(node, kind, data, weights))
                         self.changed |= new != (node,)
                         yield from new
                         return
@@ -113,8 +117,6 @@ class _Folding:
             return False
         reduced = {a.name for a in node.compute.reduce_axes}
         moved = data.zero.indices if isinstance(data.zero, Load) else ()
-        if self._needs_copy(data) and self._padded(node, data) is None:
-            return False
         plain = all(index.name is not None or index.constant == 0 for index in weights.load.indices)
         return plain and not any(index.names() & reduced for index in moved)
 
@@ -132,12 +134,14 @@ class _Folding:
         array = self.constants.get(zero.buffer)
         return int(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
-    def _needs_copy(self, data: Centred) -> bool:
-        return bool(data.bounds) and data.zero is not None and self._literal(data.zero) is None
+    def _padded(self, node: Node, data: Centred) -> tuple[tuple[Node, ...], Centred] | None:
+        """A copy of the data with a border of its zero point, where it needs one, and the factor that reads it.
 
-    def _padded(self, node: Node, data: Centred) -> tuple[Node, Load] | None:
-        """The data with a border of its zero point, which is one number of the same type, and where it is read."""
+        None where the zero point, which is known at run time alone, is not one number of the data's own type.
+        """
         types, zero = self._graph.types(), data.zero
+        if not data.bounds or zero is None or self._literal(zero) is not None:
+            return (), data
         read = types[data.load.buffer]
         if not isinstance(zero, Load) or types[zero.buffer].dtype is not read.dtype:
             return None
@@ -145,14 +149,12 @@ class _Folding:
             return None
         name = self._fresh(f"{node.output}.padded")
         found = padded_copy(name, data.load, data.bounds, zero, read, node.compute.ranges)
-        return None if found is None else (Node(node.name, name, found[0]), found[1])
+        if found is None:
+            return None
+        return (Node(node.name, name, found[0]),), replace(data, load=found[1], bounds=())
 
-    def _plain(self, node: Node, data: Centred, weights: Centred) -> Iterator[Node]:
-        compute, kind = node.compute, self._graph.types()[data.load.buffer].dtype
-        if self._needs_copy(data) and (padded := self._padded(node, data)) is not None:
-            copy, load = padded
-            yield copy
-            data = replace(data, load=load, bounds=())
+    def _plain(self, node: Node, kind: DType, data: Centred, weights: Centred) -> Iterator[Node]:
+        compute = node.compute
         right = self._shifted(weights)
         literal = 0 if data.zero is None else self._literal(data.zero)
         x: Expr = data.load
