@@ -316,3 +316,23 @@ def test_few_long_rows_are_shared_out_in_phases(golden: Golden) -> None:
     space = build_space(workload, PRESETS["x86-64-v3"], 4)
     text = print_nest(build_nest(workload, space.schedule(space.default)))
     golden(text.replace(workload.digest[:16], "row_sum"), "schedule/rows_apart")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_any_sweep_over_rows_of_many_vectors_is_right(seed: int) -> None:
+    """Random shapes and knobs, most of them with vectors of one length in all stages, so that these are woven."""
+    rng = random.Random(seed)
+    rows, columns = rng.choice([8, 16, 24, 37, 40, 64, 72, 100]), rng.randint(40, 1300)
+    workload = rng.choice(
+        [softmax(rows, columns), layer_norm(rows, columns), instance_norm(2, rows, columns)]
+    )
+    space, operands = build_space(workload, native_target(), rng.choice([1, 2])), random_operands(workload)
+    wanted = reference_outputs(workload, operands)["y0"]
+    for _ in range(20):
+        values = {knob.name: rng.choice(knob.choices) for knob in space.knobs} | {"phases": "together"}
+        if rng.random() < 0.7:
+            values["accumulators"] = values["unroll"]
+        if space.legal(values):
+            got = run_native(workload, space.build(values), operands, 2)
+            assert relative_error(got, wanted) < 3e-6, values
