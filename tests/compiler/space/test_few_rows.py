@@ -113,7 +113,7 @@ def test_results_stay_the_same(rows: int) -> None:
 def test_constants_of_bytes_serve_several_rows_where_they_come_from_far(
     depth: int, tile: tuple[int, int]
 ) -> None:
-    """A tile of two rows and five vectors, whose panel leaves the first cache, took a quarter longer."""
+    """A tile of two rows and five vectors reads its panel for two rows alone, each time from the second cache."""
     space = build_space(integer_matmul(14, 640, depth), PRESETS["x86-64-v3"], 1)
     values = space.values(space.default)
     assert values["instruction"] == "vpmaddwd.256"
