@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 from onnx import TensorProto, helper
 
 from compiler.dtype import DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
+from compiler.frontend.fourier import (
+    Floats,
+    Places,
+    Signal,
+    check_elements,
+    double,
+    emit_stages,
+    radices,
+    turns,
+)
 from compiler.graph.ir import Compute
-from compiler.scalar import Cast, Expr, Load, apply
+from compiler.index import Index
+from compiler.scalar import Cast, Load, apply
 from compiler.symbol import Axis
-
-Floats = npt.NDArray[np.float64]
-_MOST_ELEMENTS = 1 << 26
-"""Elements of the constant matrix of a transform."""
 
 
 def _dft(call: OperatorCall) -> None:
@@ -45,6 +51,10 @@ def _dft(call: OperatorCall) -> None:
         matrix = _real_inverse(_length(call, length), shape[axis])
     else:
         length = int(call.constant(1).reshape(-1)[0]) if call.has(1) else shape[axis]
+        if 1 <= length <= shape[axis] and len(radices(length, shape[-1])) > 1:
+            bins = length // 2 + 1 if one_sided else length
+            outputs = (*shape[:axis], bins, *shape[axis + 1 : -1], 2)
+            return emit_stages(call, outputs, axis, _signal(value, shape[-1]), length)
         matrix = _transform(_length(call, length))
         matrix = matrix[: length // 2 + 1] if one_sided else matrix
     matrix = matrix[:, : shape[axis], :, : shape[-1]]
@@ -57,10 +67,14 @@ def _dft(call: OperatorCall) -> None:
     _emit_sum(call, axes, inner, x, Load(weights, (places[axis], n, places[-1], part)))
 
 
+def _signal(value: str, parts: int) -> Signal:
+    return Signal(lambda before, n, part, behind: Load(value, (*before, n, *behind, part)), parts)
+
+
 def _emit_sum(call: OperatorCall, axes: tuple[Axis, ...], inner: ReduceAxes, x: Load, weight: Load) -> None:
     """Emit the sum of x * weight, added up in double precision: much of a spectrum cancels out."""
     dtype = call.dtype(x.buffer)
-    term = apply("mul", _double(x, dtype), _double(weight, call.dtype(weight.buffer)))
+    term = apply("mul", double(x, dtype), double(weight, call.dtype(weight.buffer)))
     total = reduced(axes, inner, "sum", term, DType.F64)
     if dtype is DType.F64:
         return call.emit(total)
@@ -68,22 +82,15 @@ def _emit_sum(call: OperatorCall, axes: tuple[Axis, ...], inner: ReduceAxes, x: 
     return call.emit(Compute(axes, (), None, Cast(value, dtype), dtype))
 
 
-def _double(value: Load, dtype: DType) -> Expr:
-    return value if dtype is DType.F64 else Cast(value, DType.F64)
-
-
 def _length(call: OperatorCall, length: int) -> int:
-    if not length >= 1 or 4 * length**2 > _MOST_ELEMENTS:
-        call.unsupported(f"a transform of length {length}")
+    check_elements(call, length, 4 * length**2)
     return length
 
 
 def _transform(length: int, *, inverse: bool = False) -> Floats:
     """[outputs, inputs, 2, 2]: what the parts of an input add to the parts of an output."""
     n = np.arange(length)
-    angle = 2 * np.pi * (np.outer(n, n) % length) / length
-    real, imaginary = np.cos(angle), np.sin(angle) if inverse else -np.sin(angle)
-    matrix = np.stack([np.stack([real, -imaginary], -1), np.stack([imaginary, real], -1)], -2)
+    matrix = turns(np.outer(n, n), length, inverse=inverse)
     return matrix / length if inverse else matrix
 
 
@@ -110,15 +117,23 @@ def _stft(call: OperatorCall) -> None:
     if window is not None and window != (length,):
         call.reject(f"has a window of shape {list(window)} for frames of {length}")
     parts = shape[2] if len(shape) == 3 else 1
-    matrix = _transform(_length(call, length))[..., :parts]
-    if call.integer("onesided", 1):
-        if parts == 2:
-            call.reject("wants one side of the spectrum of complex numbers")
-        matrix = matrix[: length // 2 + 1]
+    one_sided = bool(call.integer("onesided", 1))
+    if one_sided and parts == 2:
+        call.reject("wants one side of the spectrum of complex numbers")
+    frames, bins = (shape[1] - length) // step + 1, length // 2 + 1 if one_sided else length
+    if len(radices(length, parts)) > 1:
+
+        def element(before: Places, n: Index, part: Index, behind: Places) -> Load:
+            return Load(signal, (before[0], before[1] * step + n, *((part,) if len(shape) == 3 else ())))
+
+        outputs = (shape[0], frames, bins, 2)
+        framed = Signal(element, parts, call.value(2) if window is not None else None)
+        return emit_stages(call, outputs, 2, framed, length)
+    matrix = _transform(_length(call, length))[:bins, ..., :parts]
     weights = call.intermediate_constant(matrix, "weights")
     if window is not None:
         weights = _windowed(call, weights, matrix.shape)
-    axes = output_axes((shape[0], (shape[1] - length) // step + 1, matrix.shape[0], 2))
+    axes = output_axes((shape[0], frames, bins, 2))
     batch, frame, k, out = at(axes)
     inner = ReduceAxes()
     n, part = inner.index(length), inner.index(parts)
@@ -130,7 +145,7 @@ def _windowed(call: OperatorCall, weights: str, shape: tuple[int, ...]) -> str:
     """The weights times the window, once for all frames."""
     axes = output_axes(shape)
     window = Load(call.value(2), (at(axes)[1],))
-    body = apply("mul", Load(weights, at(axes)), _double(window, call.dtype(window.buffer)))
+    body = apply("mul", Load(weights, at(axes)), double(window, call.dtype(window.buffer)))
     return call.intermediate(Compute(axes, (), None, body, DType.F64), "windowed")
 
 

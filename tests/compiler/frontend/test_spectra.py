@@ -1,10 +1,15 @@
 """Fourier transforms, blocks of columns, grids and triangles, against the ONNX reference implementation or NumPy."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import helper
 
 from compiler.errors import UnsupportedOperator
+from compiler.frontend.fourier import radices
 from tests.compiler.frontend.cases import (
     IMAGE,
     STATISTICS,
@@ -28,6 +33,12 @@ CASES = [
     case("DFT", (2, 9, 5, 1), opset=17, axis=2),
     case("STFT", (2, 20, 1), np.array(3), weights(8), opset=17),
     case("STFT", (1, 16, 1), np.array(4), None, np.array(8), opset=17, onesided=0),
+    case("DFT", (2, 30, 3, 2), None, np.array(1)),
+    case("DFT", (2, 60, 1), None, np.array(1), onesided=1),
+    case("DFT", (2, 3, 26, 2), np.array(24), np.array(-2)),
+    case("DFT", (2, 3, 48, 1), opset=17, axis=2),
+    case("STFT", (2, 200, 1), np.array(10), weights(40), opset=17),
+    case("STFT", (1, 100, 2), np.array(7), None, np.array(24), opset=17, onesided=0),
     case("Col2Im", (1, 9, 4), ints(5, 5), ints(3, 3), strides=[2, 2]),
     case("Col2Im", (2, 8, 12), ints(5, 4), ints(2, 2)),
     case("Col2Im", (1, 5, 15), ints(5, 5), ints(1, 5), pads=[0, 1, 0, 1]),
@@ -53,6 +64,31 @@ CASES = [
 @pytest.mark.parametrize("example", CASES, ids=str)
 def test_operator(example: Case) -> None:
     run_case(example)
+
+
+@given(st.integers(1, 300), st.sampled_from((1, 2)), st.sampled_from((1, 2)))
+@settings(max_examples=30, deadline=None)
+def test_stages_of_any_length(length: int, parts: int, sides: int) -> None:
+    # numpy.fft is of other stages, in double precision.
+    one_sided = sides == parts == 1
+    x = np.random.default_rng(length).standard_normal((2, length, parts))
+    signal = x[..., 0] if parts == 1 else x[..., 0] + 1j * x[..., 1]
+    spectrum = np.fft.rfft(signal) if one_sided else np.fft.fft(signal)
+    node = helper.make_node("DFT", ["x", "", "axis"], ["y"], onesided=int(one_sided))
+    actual = run_one(node, x, {"axis": np.array(1)})
+    wanted = np.stack([spectrum.real, spectrum.imag], -1)
+    np.testing.assert_allclose(actual, wanted, atol=1e-11)
+    assert math.prod(radices(length, parts)) == length
+
+
+def test_long_lengths() -> None:
+    x = weights(1, 1 << 15, 1)
+    actual = run_one(helper.make_node("DFT", ["x", "", "axis"], ["y"]), x, {"axis": np.array(1)})
+    spectrum = np.fft.fft(x[..., 0].astype(np.float64))
+    np.testing.assert_allclose(actual, np.stack([spectrum.real, spectrum.imag], -1), rtol=1e-6, atol=1e-5)
+    prime = weights(1, 8191, 1)
+    with pytest.raises(UnsupportedOperator, match="length 8191"):
+        run_one(helper.make_node("DFT", ["x", "", "axis"], ["y"]), prime, {"axis": np.array(1)})
 
 
 def test_inverse_of_a_spectrum_is_the_signal() -> None:
