@@ -132,6 +132,21 @@ def product(kind: str, m: int, k: int, n_: int) -> onnx.ModelProto:
     return n.model(n.op("Gemm", "x", "z", transA=int(kind[0] == "t"), transB=int(kind[1] == "t")))
 
 
+def frequencies(count: int, width: int) -> onnx.ModelProto:
+    """Tokens mixed by a transform along their width and one along themselves, as FNet does instead of attention."""
+    n = Network({"x": (1, count, width, 1)})
+    y = n.op("DFT", n.op("DFT", "x", axis=2), axis=1)
+    y = n.reshape(n.slice(y, 0, 1, 3), 1, count, width)
+    return n.model(n.layer_norm(n.op("Add", n.reshape("x", 1, count, width), y), width))
+
+
+def spectrogram(length: int, window: int, step: int) -> onnx.ModelProto:
+    """The power of the frequencies of frames of a sound, as networks for speech begin."""
+    n = Network({"x": (1, length, 1)})
+    frames = n.op("STFT", "x", n.constant(np.array(step)), n.constant(np.hanning(window).astype(np.float32)))
+    return n.model(n.op("ReduceSum", n.op("Mul", frames, frames), n.integers(3), keepdims=0))
+
+
 def reduced(shape: tuple[int, ...], axis: int, kind: str = "ReduceMean") -> onnx.ModelProto:
     """Over one axis."""
     n = Network({"x": shape})
@@ -155,6 +170,8 @@ BLOCKS: Mapping[Make, Sequence[tuple[object, ...]]] = {
     layers: ((1, 784, 512, 512, 10), (64, 784, 512, 512, 10), (8, 2048, 2048), (1, 256, 256, 256, 256)),
     points: ((1024,),),
     product: (("nn", 256, 512, 384), ("nt", 256, 512, 384), ("tn", 256, 512, 384)),
+    frequencies: ((128, 384), (512, 768)),
+    spectrogram: ((48000, 400, 160), (44100, 1024, 256)),
     reduced: (((1024, 64), 0), ((8, 128, 256), 1)),
 }  # fmt: skip
 """What each is made with."""
