@@ -143,7 +143,8 @@ def frequencies(count: int, width: int) -> onnx.ModelProto:
 def spectrogram(length: int, window: int, step: int) -> onnx.ModelProto:
     """The power of the frequencies of frames of a sound, as networks for speech begin."""
     n = Network({"x": (1, length, 1)})
-    frames = n.op("STFT", "x", n.constant(np.array(step)), n.constant(np.hanning(window).astype(np.float32)))
+    window_weights = n.constant(np.hanning(window).astype(np.float32))
+    frames = n.op("STFT", "x", n.constant(np.array(step)), window_weights, onesided=1)
     return n.model(n.op("ReduceSum", n.op("Mul", frames, frames), n.integers(3), keepdims=0))
 
 
