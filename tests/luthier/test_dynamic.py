@@ -331,17 +331,18 @@ def test_nothing_at_all() -> None:
 def test_compile_gives_a_module_that_is_compiled_as_it_runs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Sums up to each place have no form for all lengths, for they are taken in blocks."""
-    nodes = [helper.make_node("CumSum", ["x", "axis"], ["m"]), helper.make_node("Sub", ["x", "m"], ["y"])]
-    axis = helper.make_tensor("axis", TensorProto.INT64, [], [0])
-    graph = helper.make_graph(nodes, "g", [tensor("x", ["length", 8])], [tensor("y", ["length", 8])], [axis])
+    """A mean over two open sizes has no form for all of them."""
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["m"]), helper.make_node("Sub", ["x", "m"], ["y"])]
+    shape: list[str | int] = [1, 8, "height", "width"]
+    graph = helper.make_graph(nodes, "g", [tensor("x", shape)], [tensor("y", shape)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     found = luthier.compile(model, threads=1, database=f"sqlite:///{tmp_path}/log.sqlite")
     assert isinstance(found, DynamicModule)
-    assert "cannot be compiled once for all sizes of 'length'" in caplog.text
-    for length in (1, 17, 5):
-        x = np.random.default_rng(length).standard_normal((length, 8), np.float32)
-        np.testing.assert_allclose(found.run({"x": x})["y"], x - x.cumsum(0), rtol=1e-4, atol=1e-5)
+    assert "cannot be compiled once for all sizes of 'height' and 'width'" in caplog.text
+    for size in ((1, 7), (9, 3), (5, 5)):
+        x = np.random.default_rng(0).standard_normal((1, 8, *size), np.float32)
+        wanted = x - x.mean((2, 3), keepdims=True)
+        np.testing.assert_allclose(found.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-5)
     found.close()
 
 
