@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ Floats = npt.NDArray[np.float64]
 Places = tuple[Index, ...]
 _MOST_ELEMENTS = 1 << 26
 """Elements of the constant of a transform or of one of its stages."""
+_MOST_LENGTHS = 1 << 12
+"""Lengths whose factors are kept."""
 _STAGE_COST = 8
 """Products that take as long as writing and reading the values between two stages, per element."""
 
@@ -60,16 +62,16 @@ def check_elements(call: OperatorCall, length: int, elements: int) -> None:
         call.unsupported(f"a transform of length {length}")
 
 
-@cache
 def radices(length: int, parts: int) -> tuple[int, ...]:
     """The factors of a length whose stages, in this order, take the fewest operations; one where it stays whole."""
     return _cheapest(length, parts)[1]
 
 
-@cache
+@lru_cache(_MOST_LENGTHS)
 def _cheapest(length: int, parts: int) -> tuple[int, tuple[int, ...]]:
     best: tuple[int, tuple[int, ...]] = (2 * parts * length + _STAGE_COST, (length,))
-    for radix in (r for r in range(2, length // 2 + 1) if length % r == 0):
+    small = [r for r in range(2, math.isqrt(length) + 1) if length % r == 0]
+    for radix in {*small, *(length // r for r in small)}:
         cost, behind = _cheapest(length // radix, 2)
         best = min(best, (2 * parts * radix + _STAGE_COST + cost, (radix, *behind)))
     return best
