@@ -28,6 +28,8 @@ from compiler.scalar import Cast, Expr, Load, apply
 
 Floats = npt.NDArray[np.float64]
 Places = tuple[Index, ...]
+Element = Callable[[Places, Index, Index, Places], Load]
+"""`element(before, n, part, behind)` of a signal: its element n, at the places of the dimensions before and behind."""
 _MOST_ELEMENTS = 1 << 26
 """Elements of the constant of a transform or of one of its stages."""
 _MOST_LENGTHS = 1 << 12
@@ -38,13 +40,9 @@ _STAGE_COST = 8
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What is transformed, of real (`parts` 1) or complex (2) numbers.
+    """What is transformed: real (`parts` 1) or complex (2) numbers, which a `window` of N elements multiplies first."""
 
-    `element(before, n, part, behind)` is its element n at the places of the dimensions before and behind that one;
-    `window` is a value of N elements that it is multiplied by first.
-    """
-
-    element: Callable[[Places, Index, Index, Places], Load]
+    element: Element
     parts: int
     window: str | None = None
 
@@ -80,7 +78,8 @@ def _cheapest(length: int, parts: int) -> tuple[int, tuple[int, ...]]:
 def emit_stages(call: OperatorCall, shape: tuple[int, ...], axis: int, signal: Signal, length: int) -> None:
     """Emit a spectrum of `shape`, whose last dimension is of 2 parts; the frequencies along `axis` are the first ones.
 
-    Sums are of doubles: much of a spectrum cancels out.
+    Sums are of doubles: much of a spectrum cancels out. Raises UnsupportedOperator where a factor of the length
+    is too large.
     """
     before, bins, behind = shape[:axis], shape[axis], shape[axis + 1 : -1]
     element, parts, rest = signal.element, signal.parts, length
@@ -104,7 +103,7 @@ def _split(places: Places, axis: int) -> tuple[Places, Places, Places]:
     return places[:axis], places[axis : axis + 3], places[axis + 3 :]
 
 
-def _element_of(value: str) -> Callable[[Places, Index, Index, Places], Load]:
+def _element_of(value: str) -> Element:
     return lambda before, n, part, behind: Load(value, (*before, n, part, *behind))
 
 
@@ -128,7 +127,7 @@ def _emit_interleaved(
     call: OperatorCall,
     shape: tuple[int, ...],
     axis: int,
-    element: Callable[[Places, Index, Index, Places], Load],
+    element: Element,
     digits: tuple[int, ...],
 ) -> None:
     """Emit the spectrum with its parts side by side, from the digits of k, the highest first."""

@@ -137,6 +137,19 @@ def scans(net: Net) -> list[str]:
     ]
 
 
+def spectra(net: Net) -> list[str]:
+    """Tokens mixed by two transforms, one side of a spectrum, and frames of a sound under a window."""
+    mixed = net.add("DFT", net.add("DFT", net.floats(2, 32, 64, 1), axis=2), axis=1)
+    frames = net.add(
+        "STFT",
+        net.floats(2, 700, 1),
+        net.table(50),
+        net.table(np.hanning(128).astype(np.float32)),
+        onesided=1,
+    )
+    return [mixed, net.add("DFT", net.floats(5, 256, 1), axis=1, onesided=1), frames]
+
+
 def selected(net: Net) -> list[str]:
     """More elements than a block has, chosen by their values."""
     x = net.floats(3, 400)
@@ -175,6 +188,7 @@ FAMILIES = (
     message_passing,
     replaced,
     scans,
+    spectra,
     selected,
     super_resolution,
     window_attention,
