@@ -91,7 +91,7 @@ class Index:
             total[atom] = total.get(atom, 0) + coefficient
         kept = [(a, c) for a, c in total.items() if c]
         if len(kept) > 1:
-            kept.sort(key=lambda term: _sort_key(term[0]))
+            kept.sort(key=_place)
         return Index(tuple(kept), const)
 
     def __add__(self, other: Index | Atom | int) -> Index:
@@ -280,7 +280,7 @@ def product_of(factors: Iterable[Index]) -> Index:
 
 def _times(a: Atom, b: Atom) -> Atom:
     factors = [f for atom in (a, b) for f in (atom.factors if isinstance(atom, Times) else (atom,))]
-    return Times(tuple(sorted(factors, key=_sort_key)))
+    return Times(tuple(sorted(factors, key=lambda factor: _place((factor, 1)))))
 
 
 def _parts(atom: FloorDiv | Mod | LookedUp | Times) -> tuple[Index, ...]:
@@ -320,7 +320,8 @@ def _atom_text(atom: Atom) -> str:
     return f"({atom.value}) {'//' if isinstance(atom, FloorDiv) else '%'} {divisor}"
 
 
-def _sort_key(atom: Atom) -> tuple[int, str]:
+def _place(term: tuple[Atom, int]) -> tuple[int, str]:
+    atom = term[0]
     return (0, atom) if isinstance(atom, str) else (1, _atom_text(atom))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from compiler.errors import InputError
 from compiler.index import Index, Times, product_of
@@ -109,6 +110,7 @@ def ranges_of(symbols: Iterable[Symbol]) -> dict[str, int]:
     return {symbol.name: symbol.high + 1 for symbol in symbols}
 
 
+@lru_cache(maxsize=4096)
 def row_major(shape: tuple[Size, ...]) -> tuple[Size, ...]:
     """Strides in elements of a row-major buffer."""
     strides, step = [], Index.of(1)

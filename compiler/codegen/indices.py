@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import gcd
 
@@ -48,20 +48,13 @@ class Indices:
             del self._numbers[name], self._copies[name]
             self._bindings += 1
 
-    @contextmanager
-    def unrolled(self, name: str, copies: int) -> Iterator[Iterable[None]]:
-        """Yields an iterable over the copies of a loop: the name is the copy's number in each."""
-
-        def copy() -> Iterator[None]:
-            for self._numbers[name] in range(copies):
-                yield
-
+    def unrolled(self, name: str, copies: int) -> Iterator[None]:
+        """Goes over the copies of a loop: the name is the copy's number in each."""
         self._copies[name] = copies
-        try:
-            yield copy()
-        finally:
-            del self._copies[name]
-            self._numbers.pop(name, None)
+        for self._numbers[name] in range(copies):
+            yield
+        del self._copies[name]
+        self._numbers.pop(name, None)
 
     def place_in_block(self, index: Index, length: int) -> int | None:
         """Where an unrolled loop that moves the expression by one stands in its aligned block of `length` values.

@@ -34,7 +34,14 @@ KERNEL_LEVEL, PROGRAM_LEVEL = 3, 1
 generator takes longer for it than for ten kernels."""
 
 
+LOOKS_AHEAD = ("x86_64", "i686")
+"""Architectures whose cores find by themselves what can run next: LLVM's last scheduling, after registers are chosen,
+takes a tenth of its time and makes no code faster there."""
+
+
 _SWITCH = Lock()
+_SWITCHES: dict[str, str] = {}
+"""What was last set: each setting goes through all options of LLVM."""
 _OBJECTS: Recent[tuple[bytes, str], bytes] = Recent(64)
 
 
@@ -67,10 +74,17 @@ def emit_assembly(ir: str, target: Target) -> str:
 
 @contextmanager
 def _scheduling(target: Target) -> Iterator[None]:
-    """Whether LLVM reorders the instructions for a Target: one switch for the process, so one emission at a time."""
-    wanted = "false" if target.vector_registers >= MANY_REGISTERS else "true"
+    """When LLVM reorders the instructions for a Target: switches of the process, so one emission at a time."""
+    many = target.vector_registers >= MANY_REGISTERS
+    wanted = {
+        "-enable-misched": "false" if many else "true",
+        "-disable-post-ra": "true" if target.triple.startswith(LOOKS_AHEAD) else "false",
+    }
     with _SWITCH:
-        llvm.set_option("", f"-enable-misched={wanted}")
+        for name, value in wanted.items():
+            if _SWITCHES.get(name) != value:
+                llvm.set_option("", f"{name}={value}")
+                _SWITCHES[name] = value
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import assert_never
@@ -64,7 +64,8 @@ _RECENT: Recent[bytes, PhaseModule] = Recent(64)
 
 def emit_nest(nest: LoopNest, target: Target) -> tuple[PhaseModule, ...]:
     """The IR modules of a nest, one per phase; raises CompileError where the nest cannot be expressed."""
-    return tuple(_known(part, target) for part in nest.parts)
+    parts = nest.parts
+    return tuple(_known(part, target) for part in parts) if len(parts) > 1 else (_module(nest, target),)
 
 
 def _known(part: LoopNest, target: Target) -> PhaseModule:
@@ -231,12 +232,23 @@ class _Phase:
             raise CompileError(msg)
         if (apart := self._apart.get(id(stmt))) is None:
             apart = self._apart[id(stmt)] = _only_combines(stmt)
-        with (
-            self._values.totals.together() if apart else nullcontext(),
-            self._values.indices.unrolled(stmt.var, stop) as copies,
-        ):
+        copies = self._values.indices.unrolled(stmt.var, stop)
+        with self._values.totals.together() if apart else nullcontext():
+            match stmt.body:
+                case For(_, Extent(lanes, None), LoopKind.VECTOR, body):
+                    before = self._values.indices.enter_vector(stmt.body.var, lanes, lanes)
+                    self._repeat(body, copies)
+                    self._values.indices.leave_vector(before)
+                case body:
+                    self._repeat(body, copies)
+
+    def _repeat(self, stmt: Stmt, copies: Iterator[None]) -> None:
+        if isinstance(stmt, Store):
             for _ in copies:
-                self._statement(stmt.body)
+                self._on_store(stmt)
+        else:
+            for _ in copies:
+                self._statement(stmt)
 
     def _vector(self, stmt: For) -> None:
         active = self._active(stmt.extent)

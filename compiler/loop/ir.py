@@ -26,10 +26,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Literal, Union, assert_never
 
 from compiler.dtype import DType
-from compiler.index import Index
+from compiler.index import Atom, Index
 from compiler.packing import Packing, Role
 from compiler.scalar import Bound, Expr, loads
 from compiler.symbol import Size, Symbol, as_size, product, row_major, size_at
@@ -109,10 +110,13 @@ class Buffer:
 
     def flat(self, indices: tuple[Index, ...]) -> Index:
         """Offset in elements of the element at these indices."""
-        total = Index()
+        terms: list[tuple[Atom, int]] = []
+        const = 0
         for index, stride in zip(indices, self.strides, strict=True):
-            total += index.times(Index.of(stride))
-        return total
+            place = index * stride if isinstance(stride, int) else index.times(stride)
+            terms += place.terms
+            const += place.const
+        return Index.sum(terms, const)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,33 +229,37 @@ def block(*statements: Stmt) -> Stmt:
 def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     """Direct sub-statements."""
     match stmt:
-        case For(_, _, _, body) | Let(_, _, _, body):
+        case For(body=body) | Let(body=body):
             return (body,)
-        case If(_, then, otherwise):
-            return (then, otherwise)
         case Store():
             return ()
         case Block(statements):
             return statements
+        case If(_, then, otherwise):
+            return (then, otherwise)
         case _:
             assert_never(stmt)
 
 
 def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     """The statement with its direct sub-statements changed; the same object where none is."""
-    parts = sub_statements(stmt)
-    new = tuple(change(part) for part in parts)
-    if all(a is b for a, b in zip(new, parts, strict=True)):
-        return stmt
     match stmt:
-        case For() | Let():
-            return replace(stmt, body=new[0])
-        case If(condition):
-            return If(condition, *new)
-        case Block():
-            return block(*new)
-        case _:
+        case Store():
             return stmt
+        case For(var, extent, kind, body):
+            new = change(body)
+            return stmt if new is body else For(var, extent, kind, new)
+        case Let(body=body):
+            new = change(body)
+            return stmt if new is body else replace(stmt, body=new)
+        case If(condition, then, otherwise):
+            a, b = change(then), change(otherwise)
+            return stmt if a is then and b is otherwise else If(condition, a, b)
+        case Block(statements):
+            parts = [change(part) for part in statements]
+            return stmt if all(map(is_, parts, statements)) else block(*parts)
+        case _:
+            assert_never(stmt)
 
 
 def walk_statements(stmt: Stmt) -> Iterator[Stmt]:

@@ -147,7 +147,7 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
     inside = dict(ranges)
     first = last = 0
     own: set[str] = {var}
-    copied = set(_copied_tests(body))
+    copied: set[int] | None = None
     for stmt in walk_statements(body):
         match stmt:
             case Let(name, _, extent, _):
@@ -166,8 +166,9 @@ def _open_ends(body: Stmt, var: str, ranges: Mapping[str, int]) -> tuple[int, in
                     if few and _is_settled(test, var, own, inside):
                         return ranges[var] - 1, 1
                     first, last = max(first, at_first), max(last, at_last)
-            case If(test) if id(stmt) in copied:
-                at_first, at_last = _open(test, var, inside, 1)
+            case If(test):
+                copied = set(_copied_tests(body)) if copied is None else copied
+                at_first, at_last = _open(test, var, inside, 1) if id(stmt) in copied else (0, 0)
                 first, last = max(first, at_first), max(last, at_last)
             case _:
                 pass

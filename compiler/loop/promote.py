@@ -45,7 +45,10 @@ def promote(nest: LoopNest) -> LoopNest:
         known = slots[name]
         if known is not None:
             found = around.slots(local[name].flat(indices))
-            slots[name] = None if found is None else known | found
+            if found is None:
+                slots[name] = None
+            else:
+                known |= found
     kept = {name for name, found in slots.items() if found is not None and _disjoint(found)}
     buffers = []
     for buffer in nest.buffers:

@@ -27,6 +27,7 @@ from compiler.loop.ir import (
     Stmt,
     Store,
     block,
+    buffers_of,
     sub_statements,
     walk_statements,
     with_parts,
@@ -43,7 +44,8 @@ _COPIED = (LoopKind.VECTOR, LoopKind.UNROLLED)
 def rewrite_sums(nest: LoopNest, rewriting: type[Sums], *, at_edges: bool = True) -> LoopNest:
     """Rewrite every sum in local memory, or only those that have vectors at edges. The nest must be simplified."""
     buffers, body = list(nest.buffers), nest.body
-    wanted = {n for s in walk_statements(body) if not at_edges or _is_edge(s) for n in _buffers(s)}
+    looked_at = filter(_is_edge, walk_statements(body)) if at_edges else (body,)
+    wanted = {name for s in looked_at for name in buffers_of(s)}
     for buffer in nest.buffers:
         if buffer.scope == "local" and buffer.name in wanted:
             found = rewriting(buffer, nest)
@@ -59,14 +61,6 @@ def _is_edge(stmt: Stmt) -> bool:
             return 0 < bound.const % limit <= limit // HALVES
         case _:
             return False
-
-
-def _buffers(stmt: Stmt) -> Iterator[str]:
-    """Names of what is stored or read below a statement."""
-    for inner in walk_statements(stmt):
-        if isinstance(inner, Store):
-            yield inner.buffer
-            yield from (load.buffer for load in loads(inner.value))
 
 
 class Refused(Exception):
@@ -136,6 +130,7 @@ class Sums(ABC):
         # What was found by the identity of a statement, which is held so that it keeps it.
         self._counts: dict[int, tuple[Stmt, int]] = {}
         self._found: dict[int, tuple[Store, list[Load]]] = {}
+        self._names: dict[int, tuple[Stmt, frozenset[str]]] = {}
 
     def whole(self, body: Stmt) -> Stmt:
         """The body of a nest, rewritten where every access is in a block that begins by storing what it reads later."""
@@ -199,13 +194,9 @@ class Sums(ABC):
             list(self._chains(stmt))
         except Refused:
             return []
-        loops = [s for s in walk_statements(stmt) if isinstance(s, For)]
-        inside = {id(s.body): s for s in loops if s.kind is LoopKind.UNROLLED and s.extent.bound is None}
-        again = {id(x) for s in loops if s.kind is LoopKind.SERIAL for x in walk_statements(s)}
         found = []
-        for loop in loops if self._buffer.dtype.is_float else ():
-            around = inside.get(id(loop))
-            if around is None or not self._moves(loop.var, loop):
+        for around, loop, again in _unrolled_around(stmt) if self._buffer.dtype.is_float else ():
+            if not self._moves(loop.var, loop):
                 continue
             try:
                 chain = self._chain(loop)
@@ -213,7 +204,7 @@ class Sums(ABC):
                 continue
             own = chain.factors is not None and chain.store.buffer == self._name
             if own and around.var not in chain.flat.names():
-                found.append((chain, around, id(around) in again))
+                found.append((chain, around, again))
         return found
 
     def _chains(self, stmt: Stmt) -> Iterator[Chain]:
@@ -230,8 +221,18 @@ class Sums(ABC):
                     yield from self._chains(child)
 
     def _moves(self, var: str, stmt: Stmt) -> bool:
-        stores = (s for s in walk_statements(stmt) if isinstance(s, Store))
-        return any(var in i.names() for s in stores for place in self._places(s) for i in place.indices)
+        """Whether a loop moves a place in the buffer that is written or read below a statement."""
+        return var in self._movers(stmt)
+
+    def _movers(self, stmt: Stmt) -> frozenset[str]:
+        """Names in the places below a statement."""
+        if id(stmt) not in self._names:
+            if isinstance(stmt, Store):
+                parts = [index.names() for place in self._places(stmt) for index in place.indices]
+            else:
+                parts = [self._movers(part) for part in sub_statements(stmt)]
+            self._names[id(stmt)] = stmt, frozenset[str]().union(*parts)
+        return self._names[id(stmt)][1]
 
     def _chain(self, stmt: For) -> Chain:
         loops: list[For] = []
@@ -242,10 +243,23 @@ class Sums(ABC):
         vectors = [loop for loop in loops if loop.kind is LoopKind.VECTOR]
         if not isinstance(inner, Store) or vectors != loops[-1:]:
             raise Refused
-        places = {self._buffer.flat(place.indices) for place in self._places(inner)}
+        places = {self._buffer.flat(at) for at in {place.indices for place in self._places(inner)}}
         if len(places) != 1:
             raise Refused
         return Chain(tuple(loops), inner, places.pop())
+
+
+def _unrolled_around(stmt: Stmt) -> Iterator[tuple[For, For, bool]]:
+    """Unrolled loops around another one, that one, and whether a serial loop repeats both."""
+    waiting = [(stmt, False)]
+    while waiting:
+        found, again = waiting.pop()
+        if isinstance(found, For):
+            full = found.kind is LoopKind.UNROLLED and found.extent.bound is None
+            if full and isinstance(found.body, For):
+                yield found, found.body, again
+            again = again or found.kind is LoopKind.SERIAL
+        waiting += [(part, again) for part in reversed(sub_statements(found))]
 
 
 def replaced(stmt: Stmt, known: Mapping[int, Stmt]) -> Stmt:

@@ -124,10 +124,11 @@ def region_extent(state: State, length: Size, whole: Index, origin: Index) -> Ex
     """The trip count along one dimension of a region: `length`, or less where the region sticks out of the whole."""
     if isinstance(length, Index):
         return Extent(length.bounds(ranges_of(state.workload.symbols))[1], length)
-    room = whole - _largest(state, origin) - length
-    if room.bounds(ranges_of(state.workload.symbols))[0] >= 0 or divides(length, whole - origin):
+    left = whole - origin
+    if divides(length, left):
         return Extent(length)
-    return Extent(length, whole - origin)
+    room = whole - _largest(state, origin) - length
+    return Extent(length) if room.bounds(ranges_of(state.workload.symbols))[0] >= 0 else Extent(length, left)
 
 
 def _largest(state: State, origin: Index) -> Index:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
@@ -43,7 +44,7 @@ def split(state: State, step: Split) -> State:
     loops = tuple(_moved(other, value) for other in new)
     lets = tuple(replace(part, value=part.value.substitute(value)) for part in stage.lets)
     changed = state.with_stage(replace(stage, loops=loops, bindings=stage.rebind(value), lets=lets))
-    return replace(changed, stages=tuple(_followed(s, step, factor) for s in changed.stages))
+    return State(changed.workload, tuple(_followed(s, step, factor) for s in changed.stages))
 
 
 def _parts(loop: Loop, outer: str, factor: int, *, opened: bool) -> tuple[Extent, Extent]:
@@ -78,4 +79,6 @@ def _followed(guest: ScheduledStage, step: Split, factor: int) -> ScheduledStage
     loop = f"{step.loop}.i" if (at.consumer, at.loop) == (step.stage, step.loop) else at.loop
     origin = tuple(index.substitute(value) for index in at.origin)
     loops = tuple(_moved(own, value) for own in guest.loops)
+    if loop is at.loop and all(map(is_, (*origin, *loops), (*at.origin, *guest.loops))):
+        return guest
     return replace(guest, loops=loops, attachment=replace(at, loop=loop, origin=origin))

@@ -12,7 +12,7 @@ Every primitive maps a State to a State.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from compiler.errors import ScheduleError
@@ -112,8 +112,8 @@ class State:
 
     def is_open(self, extent: Extent) -> bool:
         """Whether an extent is known only when the kernel runs, and the same all through the run."""
-        names = frozenset(symbol.name for symbol in self.workload.symbols)
-        return extent.bound is not None and bool(extent.bound.names()) and extent.bound.names() <= names
+        names = frozenset[str]() if extent.bound is None else extent.bound.names()
+        return bool(names) and names <= {symbol.name for symbol in self.workload.symbols}
 
     def stage(self, name: str) -> ScheduledStage:
         """The stage of that name; raises ScheduleError with the names that exist."""
@@ -126,7 +126,8 @@ class State:
 
     def with_stage(self, new: ScheduledStage) -> State:
         """The state with the stage of the same name replaced."""
-        return replace(self, stages=tuple(new if s.stage.name == new.stage.name else s for s in self.stages))
+        name = new.stage.name
+        return State(self.workload, tuple([new if s.stage.name == name else s for s in self.stages]))
 
 
 def qualified(stage: str, name: str) -> str:
