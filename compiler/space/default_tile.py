@@ -12,7 +12,7 @@ Nothing here knows a particular machine: measuring finds the rest.
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from compiler.index import FloorDiv
 from compiler.instruction import Instruction
@@ -163,12 +163,19 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     longer where the panel begins at a multiple of 256 bytes, on a Zen 5 core, and two never do.
     """
     sizes, accumulators = [size for _, size in tile.sums], rows * vectors * tile.copies
-    chains = has_long_chain(tile.store) and CHAIN * accumulators > tile.target.vector_registers
+    registers = tile.target.vector_registers
+    chains = has_long_chain(tile.store) and CHAIN * accumulators > registers
     if streams and prod(sizes) <= WHOLE_WINDOW and not (chains and len(sizes) > 1):
         return prod(sizes)
     if not sizes or sizes[-1] <= SHORT:
         # A tall tile has enough to do in one step; what windows share from step to step would fill its registers.
-        return 1 if rows > USUAL_HEIGHT else next(u for u in tile.unrolls if u >= prod(sizes[-1:]))
+        steps = prod(sizes[-1:])
+        apart = _steps_apart(tile) if sizes else 1
+        held = accumulators + rows + 1 + (apart - 1) * (rows - 1)
+        if apart < steps and held > registers:
+            # A loop that runs once is none: its step would follow the others.
+            return max(u for u in tile.unrolls if u <= apart) if steps >= 2 * apart else 1
+        return 1 if rows > USUAL_HEIGHT else next(u for u in tile.unrolls if u >= steps)
     wanted: tuple[int, ...] = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
     usual = 4
     row_size = tile.axes.row.size if tile.axes.row is not None else 1
@@ -182,6 +189,19 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     if tile.folds > 1:
         wanted = tuple(u for u in wanted if u % tile.folds == 0)
     return next((u for u in wanted if sizes[-1] % u == 0), usual)
+
+
+def _steps_apart(tile: RegisterTile) -> int:
+    """Steps of the innermost sum after which a row reads what another row has read, as in windows that overlap.
+
+    Rows that stand two elements apart share every second step: what all of them read at one step waits for the step
+    after the next, and takes registers.
+    """
+    row = tile.axes.row.name if tile.axes.row is not None else ""
+    name = tile.sums[-1][0]
+    indices = [index for load in loads(tile.anchor.body) for index in load.indices]
+    strides = [(index.coefficient(row), index.coefficient(name)) for index in indices]
+    return max((a // gcd(a, b) for a, b in strides if a > 0 and b > 0), default=1)
 
 
 def _rotation(tile: RegisterTile) -> int:
