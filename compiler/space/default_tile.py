@@ -72,6 +72,10 @@ LONG = 128
 BODY = 64
 """Multiply-adds of an unrolled body among which the counting is lost; more of them only take longer to compile."""
 
+CLUSTERED = 16
+"""Registers up to which a tile of one vector is no higher than hides latency: LLVM brings the vectors of several steps
+at once, and a higher tile has no registers for them. A vector for eight rows is as good as one for fourteen."""
+
 WHOLE_WINDOW = 32
 """Iterations of a reduction that are unrolled completely, so that neighbouring places share what they read."""
 
@@ -283,6 +287,8 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
         usual = range(1, min(HIGHEST if tile.axes.is_down else USUAL_HEIGHT, row_size) + 1)
         for rows in (*usual, row_size) if _is_one_line(tile, row_size, vectors) else usual:
             if not _fits(tile, rows, vectors) or rows * vectors * tile.copies > most:
+                continue
+            if rows > LATENCY and vectors == 1 and registers <= CLUSTERED and not tile.axes.is_down:
                 continue
             if whole and rows < row_size:
                 continue
