@@ -97,8 +97,9 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
     own = {compute.axes[channel].name}
     long = {a.name for a in (*compute.axes, *compute.reduce_axes) if a.extent.constant != 1}
     strong = dim is None or moving[0].indices[dim].names() & long != own & long
-    if strong and _places_are_fuller(compute, channel, moving[0]):
-        yield Vote(node.output, len(compute.axes) - 1, strong=False)
+    place = _place(compute, channel, moving[0])
+    if strong and place is not None and _places_are_fuller(compute, channel, place, moving[0]):
+        yield Vote(node.output, place, strong=False)
         yield Vote(moving[0].buffer, len(moving[0].indices) - 1, strong=False)
         return
     yield Vote(node.output, channel, strong)
@@ -106,19 +107,24 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
         yield Vote(moving[0].buffer, dim, strong)
 
 
-def _places_are_fuller(compute: Compute, channel: int, load: Load) -> bool:
-    """Whether lanes along the last dimension of both values, where that is one of places, do clearly more at once."""
-    last = compute.axes[-1]
-    if (
-        not compute.dtype.is_float
-    ):  # instructions multiply several whole numbers at once, which all lanes share
-        return False
-    if channel == len(compute.axes) - 1 or last.name not in load.indices[-1].names():
+def _place(compute: Compute, channel: int, load: Load) -> int | None:
+    """The axis of places along which what is read lies in memory: the last but for channels, where it is that."""
+    last = len(compute.axes) - 1
+    if channel != last:
+        return last if compute.axes[last].name in load.indices[-1].names() else None
+    return next((d for d, a in enumerate(compute.axes[:last]) if a.name == load.indices[-1].name), None)
+
+
+def _places_are_fuller(compute: Compute, channel: int, place: int, load: Load) -> bool:
+    """Whether lanes along a dimension of places do clearly more at once than along the channels."""
+    # Instructions multiply several whole numbers at once, which all lanes share.
+    if not compute.dtype.is_float:
         return False
     window = prod(
         a.size for a in compute.reduce_axes if any(_moves_with(load, a.name, b.name) for b in compute.axes)
     )
-    places = last.size if window > 1 else prod(a.size for a in compute.axes[channel + 1 :])
+    behind = compute.axes[channel + 1 :] if window == 1 else ()
+    places = prod(a.size for a in behind or (compute.axes[place],))
     gain = _filled(places) / _filled(_columns(compute.axes[channel].name, compute.axes[channel].size, load))
     long = window > 1 and prod(a.size for a in compute.reduce_axes) > LONG_SUM
     return gain >= (MUCH_FULLER if long else FULLER)

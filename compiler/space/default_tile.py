@@ -176,7 +176,7 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
         steps = prod(sizes[-1:])
         apart = _steps_apart(tile) if sizes else 1
         held = accumulators + rows + 1 + (apart - 1) * (rows - 1)
-        if apart < steps and held > registers:
+        if 1 < apart < steps and held > registers:
             # A loop that runs once is none: its step would follow the others.
             return max(u for u in tile.unrolls if u <= apart) if steps >= 2 * apart else 1
         return 1 if rows > USUAL_HEIGHT else next(u for u in tile.unrolls if u >= steps)

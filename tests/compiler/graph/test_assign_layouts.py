@@ -159,6 +159,19 @@ def test_few_channels_lie_as_what_they_are_made_of_and_are_read_by() -> None:
     assert layouts[narrow].order == layouts[first].order == NHWC
 
 
+@pytest.mark.parametrize(("heads", "order"), [(4, (0, 1, 3, 2)), (16, (0, 1, 2, 3))])
+def test_few_heads_that_are_mixed_leave_the_lanes_to_places(heads: int, order: tuple[int, ...]) -> None:
+    """Scores of each head lie in planes; a product that mixes them gives them last, as its model writes it."""
+    b = GraphBuilder()
+    scores = b.relu(b.input("x", 1, heads, 56, 60))
+    weights = b.constant(heads, heads)
+    body = apply("mul", load(scores, "a0", "r0", "a1", "a2"), load(weights, "r0", "a3"))
+    mixed = b.node((1, 56, 60, heads), body, (heads,), "sum")
+    layouts = assign_layouts(b.graph(b.relu(mixed)))
+    assert layouts[mixed].order == order
+    assert layouts[scores].is_plain is (heads == 4)
+
+
 def test_few_channels_of_few_places_fill_the_lanes() -> None:
     b = GraphBuilder()
     narrow = b.conv(b.input("x", 1, 16, 7, 7), 8, k=3)
