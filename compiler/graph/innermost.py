@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
-from compiler.graph.ir import Graph, Node
+from compiler.graph.ir import Graph, Node, TensorType
 from compiler.graph.layout_votes import Vote, votes
 from compiler.scalar import loads
 
@@ -24,11 +24,12 @@ def innermost_dimensions(graph: Graph, pinned: Set[str]) -> dict[str, int]:
     leaders = _Leaders()
     cast: dict[str, list[Vote]] = {}
     ballots: list[Vote] = []
+    types = graph.types()
     for node in graph.nodes:
         voted = tuple(votes(node, graph.constants))
         ballots.extend(voted)
         if not any(vote.strong for vote in voted):
-            for value in _aligned(node) - graph.constants.keys():
+            for value in _aligned(node, types) - graph.constants.keys():
                 if value not in pinned and node.output not in pinned:
                     leaders.join(node.output, value)
     for vote in ballots:
@@ -73,15 +74,22 @@ def _through_permutations(
                     yield Vote(value, dims[_majority(known)], strong=True)
 
 
-def _aligned(node: Node) -> set[str]:
-    """Values of the output's rank whose every dimension is indexed by the output's axis of that position."""
-    axes = [a.name for a in node.compute.axes]
+def _aligned(node: Node, types: Mapping[str, TensorType]) -> set[str]:
+    """Values of the output's rank whose every dimension is indexed by the output's axis of that position.
+
+    A value of one element there goes with all of the axis; one element of several is another place for each use.
+    """
+    axes = node.compute.axes
     reduced = {a.name for a in node.compute.reduce_axes}
     return {
         load.buffer
         for load in loads(node.compute.body)
         if len(load.indices) == len(axes)
-        and all(index.names() <= {name, *reduced} for index, name in zip(load.indices, axes, strict=True))
+        and all(
+            index.names() <= {axis.name, *reduced}
+            and (index.names() or 1 in (axis.extent.constant, extent.constant))
+            for index, axis, extent in zip(load.indices, axes, types[load.buffer].shape, strict=True)
+        )
     }
 
 

@@ -172,6 +172,30 @@ def test_few_heads_that_are_mixed_leave_the_lanes_to_places(heads: int, order: t
     assert layouts[scores].is_plain is (heads == 4)
 
 
+def test_what_is_picked_from_a_value_does_not_lie_like_it() -> None:
+    """Steps of a recurrence read a row each; channels of the state are none of the rows' columns."""
+    b = GraphBuilder()
+
+    def mixed(x: str, channels: int, places: int, inner: int, *, last: bool) -> str:
+        """Channels of places, which lie last or first in the model."""
+        shape, (channel, place) = (
+            ((1, places, channels), ("a2", "a1")) if last else ((1, channels, places), ("a1", "a2"))
+        )
+        weights = b.constant(channels, inner)
+        return b.node(
+            shape, apply("mul", load(x, "a0", place, "r0"), load(weights, channel, "r0")), (inner,), "sum"
+        )
+
+    rows = mixed(b.input("x", 1, 12, 32), 24, 12, 32, last=True)
+    states = [mixed(b.input(name, 1, 24, 32), 40, 24, 32, last=False) for name in ("y", "z")]
+    state = b.add(*states)
+    picked = apply("mul", load(state, "a0", "a1", "r0"), load(rows, "a0", 5, "r0"))
+    step = b.node((1, 40, 1), picked, (24,), "sum")
+    layouts = assign_layouts(b.graph(b.relu(step)))
+    assert layouts[state].order == (0, 2, 1)
+    assert layouts[rows].is_plain
+
+
 def test_few_channels_of_few_places_fill_the_lanes() -> None:
     b = GraphBuilder()
     narrow = b.conv(b.input("x", 1, 16, 7, 7), 8, k=3)
