@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from compiler.index import Index
@@ -51,15 +51,28 @@ def row_axes(workload: Workload) -> RowAxes | None:
 
 
 def summed_axis(stage: Stage, workload: Workload) -> Axis | None:
-    """The axis along which what a reduction reads is contiguous."""
+    """The axis along which what a reduction reads is contiguous: in memory, where maps make it of what lies there."""
     axes = (*stage.axes, *stage.reduce_axes)
-    for load in loads(stage.body):
+    for load in _reads(stage, workload):
         operand = workload.buffers[load.buffer]
         steps = _steps(load, operand.strides) if operand.elements >= stage.points else {}
         found = [a for a in axes if a.size > 1 and steps.get(a.name) == 1]
         if found:
             return found[0]
     return None
+
+
+def _reads(stage: Stage, workload: Workload) -> Iterator[Load]:
+    """What a stage reads, over its own axes; what the maps before it read in place of their results."""
+    makers = {maker.target: maker for maker in workload.stages if maker.reducer is None}
+    for load in loads(stage.body):
+        maker = makers.get(load.buffer)
+        if maker is None:
+            yield load
+            continue
+        known = {str(i.name): at for i, at in zip(maker.target_indices, load.indices, strict=True)}
+        for read in _reads(maker, workload):
+            yield Load(read.buffer, tuple(index.substitute(known) for index in read.indices))
 
 
 def contiguous_axis(stage: Stage, workload: Workload) -> Axis | None:

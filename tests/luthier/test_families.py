@@ -157,12 +157,38 @@ def selected(net: Net) -> list[str]:
     return [net.add("NonZero", chosen), net.add("Compress", x, net.table([True, False, True]), axis=0)]
 
 
+def split_attention(net: Net) -> list[str]:
+    """Two branches of a convolution, weighted for each channel and added."""
+    x = net.add(
+        "Relu", net.add("Conv", net.floats(1, 8, 9, 9), net.weights(48, 4, 3, 3), pads=[1] * 4, group=2)
+    )
+    branches = net.add("Reshape", x, net.table([1, 2, 24, 9, 9]))
+    total = net.add("ReduceSum", branches, net.table([1]), keepdims=0)
+    logits = net.add("Conv", net.add("GlobalAveragePool", total), net.weights(48, 24, 1, 1))
+    shares = net.add("Softmax", net.add("Reshape", logits, net.table([1, 2, 24, 1, 1])), axis=1)
+    mixed = net.add("ReduceSum", net.add("Mul", branches, shares), net.table([1]), keepdims=0)
+    return [net.add("Conv", mixed, net.weights(16, 24, 1, 1))]
+
+
 def super_resolution(net: Net) -> list[str]:
     x = net.floats(1, 1, 9, 8)
     hidden = net.add("Tanh", net.add("Conv", x, net.weights(6, 1, 5, 5), pads=[2] * 4))
     y = net.add("Conv", hidden, net.weights(9, 6, 3, 3), pads=[1] * 4)
     cubic = net.add("Resize", x, "", net.table(np.float32([1, 1, 3, 3])), mode="cubic")
     return [net.add("Add", net.add("DepthToSpace", y, blocksize=3, mode="CRD"), cubic)]
+
+
+def talking_heads(net: Net) -> list[str]:
+    """Scores of four heads, mixed before and after they become shares."""
+    q, k, v = (net.add("MatMul", net.floats(1, 4, 21, 12), net.weights(12, 12)) for _ in range(3))
+    scores = net.add("MatMul", q, net.add("Transpose", k, perm=[0, 1, 3, 2]))
+
+    def mixed(x: str) -> str:
+        last = net.add("MatMul", net.add("Transpose", x, perm=[0, 2, 3, 1]), net.weights(4, 4))
+        return net.add("Transpose", net.add("Add", last, net.weights(4)), perm=[0, 3, 1, 2])
+
+    shares = mixed(net.add("Softmax", mixed(scores), axis=-1))
+    return [net.add("Transpose", net.add("MatMul", shares, v), perm=[0, 2, 1, 3])]
 
 
 def window_attention(net: Net) -> list[str]:
@@ -190,7 +216,9 @@ FAMILIES = (
     scans,
     spectra,
     selected,
+    split_attention,
     super_resolution,
+    talking_heads,
     window_attention,
 )
 

@@ -12,15 +12,19 @@ from onnx import NodeProto, TensorProto, helper
 
 from compiler.codegen.nest import emit_nest
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.loop.printer import print_nest
 from compiler.pipeline import build_nest, load_graph, lower
+from compiler.scalar import apply
 from compiler.schedule.steps import Inline
 from compiler.space.row_structure import row_axes
 from compiler.space.rows import Rows
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
+from compiler.workload.partition import partition
 from tests.compiler.execute import relative_error, run_native
+from tests.compiler.workload.graphs import GraphBuilder, load
 from tests.compiler.workloads import (
     KINDS,
     centred,
@@ -203,6 +207,21 @@ def _scaled_softmax(nodes: list[NodeProto], shape: list[int]) -> Workload:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (subgraph,) = lower(load_graph(model)).subgraphs
     return subgraph.workload
+
+
+def test_lanes_lie_along_memory_where_a_map_is_summed() -> None:
+    """Branches of a convolution, weighted and added: its channels lie last in memory, and first in the model."""
+    b = GraphBuilder()
+    x = b.conv(b.input("x", 1, 16, 10, 10), 48, k=3)
+    branch = load(x, 0, Index.of("a1") * 24 + "a2", "a3", "a4")
+    product = b.node((1, 2, 24, 8, 8), apply("mul", branch, load(b.input("shares", 2, 24), "a1", "a2")))
+    total = b.node((1, 24, 8, 8), load(product, "a0", "r0", "a1", "a2", "a3"), (2,), "sum")
+    subgraphs = partition(b.graph(b.relu(b.conv(total, 32)))).subgraphs
+    (workload,) = (s.workload for s in subgraphs if s.name.startswith("reduce sum 2"))
+    axes = row_axes(workload)
+    assert axes is not None
+    assert axes.vector is not None
+    assert axes.vector.size == 24
 
 
 def test_a_sum_across_the_lanes_ends_the_pipeline() -> None:
