@@ -30,6 +30,20 @@ def causal(count: int, width: int, heads: int, key_heads: int) -> onnx.ModelProt
     return n.model(n.attention("x", count, width, heads, key_heads=key_heads, mask=mask))
 
 
+def talking(count: int, width: int, heads: int) -> onnx.ModelProto:
+    """Attention whose scores are mixed over the heads before and after they become shares."""
+    n, depth = tokens(count, width), width // heads
+    query, key, value = (
+        n.transpose(n.reshape(n.linear("x", width, width), 1, count, heads, depth), 0, 2, 1, 3)
+        for _ in range(3)
+    )
+    scores = n.op("MatMul", query, n.transpose(key, 0, 1, 3, 2))
+    for normalised in (True, False):
+        scores = n.transpose(n.linear(n.transpose(scores, 0, 2, 3, 1), heads, heads), 0, 3, 1, 2)
+        scores = n.op("Softmax", scores, axis=-1) if normalised else scores
+    return n.model(n.reshape(n.transpose(n.op("MatMul", scores, value), 0, 2, 1, 3), 1, count, width))
+
+
 def crossed(count: int, length: int, width: int, heads: int) -> onnx.ModelProto:
     """Attention to other tokens."""
     n = Network({"x": (1, count, width), "z": (1, length, width)})
@@ -157,6 +171,7 @@ def reduced(shape: tuple[int, ...], axis: int, kind: str = "ReduceMean") -> onnx
 BLOCKS: Mapping[Make, Sequence[tuple[object, ...]]] = {
     encoder: ((512, 768, 12), (64, 512, 8, 4), (32, 128, 4)),
     causal: ((256, 512, 8, 8), (128, 1024, 16, 4)),
+    talking: ((196, 192, 4), (128, 512, 8)),
     crossed: ((64, 256, 512, 8),),
     gated: ((128, 512, 8),),
     decoded: ((128, 16, 64), (1024, 8, 64)),

@@ -227,6 +227,18 @@ def style(channels: int, size: int) -> onnx.ModelProto:
     return n.model(n.relu(n.op("InstanceNormalization", x, n.weights(channels), n.weights(channels))))
 
 
+def split_attention(channels: int, size: int) -> onnx.ModelProto:
+    """Two branches of a grouped convolution, weighted for each channel and added."""
+    n = images(channels, size)
+    y = n.relu(n.conv("x", (channels, 2 * channels), 3, groups=2))
+    branches = n.reshape(y, 1, 2, channels, size, size)
+    total = n.op("GlobalAveragePool", n.op("ReduceSum", branches, n.integers(1), keepdims=0))
+    logits = n.conv(n.relu(n.conv(total, (channels, channels // 2), 1)), (channels // 2, 2 * channels), 1)
+    shares = n.op("Softmax", n.reshape(logits, 1, 2, channels, 1, 1), axis=1)
+    mixed = n.op("ReduceSum", n.op("Mul", branches, shares), n.integers(1), keepdims=0)
+    return n.model(n.conv(mixed, (channels, channels), 1))
+
+
 def volume(channels: int, depth: int, size: int) -> onnx.ModelProto:
     """Two 3x3x3 convolutions."""
     n = Network({"x": (1, channels, depth, size, size)})
@@ -266,11 +278,12 @@ BLOCKS: Mapping[Make, Sequence[tuple[int | str, ...]]] = {
     restored: ((32, 256), (64, 112)),
     segmented: ((64, 96, 2), (128, 64, 21)),
     thin: ((112, 3, 8, 8), (28, 1, 8, 16), (96, 3, 12, 12)),
-    stem: ((32, 224, 3, 2), (16, 224, 3, 2), (64, 640, 6, 2), (64, 224, 11, 4)),
+    stem: ((32, 224, 3, 2), (16, 224, 3, 2), (64, 640, 6, 2), (64, 224, 11, 4), (64, 223, 3, 2), (96, 224, 7, 2)),
     patches: ((768, 224, 16), (96, 224, 4)),
     downsampled: ((96, 56),),
     head: ((2048, 7, 1000),),
     style: ((128, 64),),
+    split_attention: ((64, 56), (128, 28)),
     volume: ((16, 16, 32),),
     pooled: ((64, 56, 2, 2), (192, 28, 3, 1), (480, 14, 3, 1), (64, 112, 3, 2)),
 }  # fmt: skip

@@ -12,7 +12,7 @@ Nothing here knows a particular machine: measuring finds the rest.
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import prod
 
 from compiler.index import FloorDiv
 from compiler.instruction import Instruction
@@ -22,7 +22,7 @@ from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
 from compiler.space.down_tile import HIGHEST, cuts, down_default, shares_beside
-from compiler.space.overlap import APART, own_share
+from compiler.space.overlap import APART, own_share, steps_apart
 from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
@@ -174,7 +174,8 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     if not sizes or sizes[-1] <= SHORT:
         # A tall tile has enough to do in one step; what windows share from step to step would fill its registers.
         steps = prod(sizes[-1:])
-        apart = _steps_apart(tile) if sizes else 1
+        row = tile.axes.row.name if tile.axes.row is not None else ""
+        apart = steps_apart(tile.anchor, row, tile.sums[-1][0]) if sizes else 1
         held = accumulators + rows + 1 + (apart - 1) * (rows - 1)
         if 1 < apart < steps and held > registers:
             # A loop that runs once is none: its step would follow the others.
@@ -193,19 +194,6 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     if tile.folds > 1:
         wanted = tuple(u for u in wanted if u % tile.folds == 0)
     return next((u for u in wanted if sizes[-1] % u == 0), usual)
-
-
-def _steps_apart(tile: RegisterTile) -> int:
-    """Steps of the innermost sum after which a row reads what another row has read, as in windows that overlap.
-
-    Rows that stand two elements apart share every second step: what all of them read at one step waits for the step
-    after the next, and takes registers.
-    """
-    row = tile.axes.row.name if tile.axes.row is not None else ""
-    name = tile.sums[-1][0]
-    indices = [index for load in loads(tile.anchor.body) for index in load.indices]
-    strides = [(index.coefficient(row), index.coefficient(name)) for index in indices]
-    return max((a // gcd(a, b) for a, b in strides if a > 0 and b > 0), default=1)
 
 
 def _rotation(tile: RegisterTile) -> int:

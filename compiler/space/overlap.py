@@ -28,3 +28,14 @@ def own_share(anchor: Stage, along: str, windows: int) -> float:
     """Of what so many windows read, the largest share that no two of them read both, over operands of every window."""
     own = (load for load in loads(anchor.body) if any(along in index.names() for index in load.indices))
     return max((distinct(anchor, load, along, windows) / windows for load in own), default=0.0)
+
+
+def steps_apart(anchor: Stage, row: str, name: str) -> int:
+    """Steps of the sum `name` after which a row reads what another row has read, as in windows that overlap.
+
+    Rows that stand two elements apart share every second step: what all of them read at one step waits for the step
+    after the next, and takes registers.
+    """
+    indices = [index for load in loads(anchor.body) for index in load.indices]
+    strides = [(index.coefficient(row), index.coefficient(name)) for index in indices]
+    return max((a // gcd(a, b) for a, b in strides if a > 0 and b > 0), default=1)
