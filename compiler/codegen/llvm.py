@@ -36,7 +36,7 @@ generator takes longer for it than for ten kernels."""
 
 LOOKS_AHEAD = ("x86_64", "i686")
 """Architectures whose cores find by themselves what can run next: LLVM's last scheduling, after registers are chosen,
-takes a tenth of its time and makes no code faster there."""
+takes long and makes no code faster there."""
 
 
 _SWITCH = Lock()

@@ -65,12 +65,13 @@ def summed_axis(stage: Stage, workload: Workload) -> Axis | None:
 def _reads(stage: Stage, workload: Workload) -> Iterator[Load]:
     """What a stage reads, over its own axes; what the maps before it read in place of their results."""
     makers = {maker.target: maker for maker in workload.stages if maker.reducer is None}
-    for load in loads(stage.body):
+    for load in dict.fromkeys(loads(stage.body)):
         maker = makers.get(load.buffer)
         if maker is None:
             yield load
             continue
-        known = {str(i.name): at for i, at in zip(maker.target_indices, load.indices, strict=True)}
+        places = zip(maker.target_indices, load.indices, strict=True)
+        known = {own.name: at for own, at in places if own.name is not None}
         for read in _reads(maker, workload):
             yield Load(read.buffer, tuple(index.substitute(known) for index in read.indices))
 
