@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.codegen.conversions import convert
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.extremes import extreme, has_extremes
+from compiler.codegen.extremes import decided, extreme, has_extremes
 from compiler.codegen.masks import select, test
 from compiler.codegen.math import FUNCTIONS, Function
 from compiler.codegen.math_double import DOUBLE_FUNCTIONS
@@ -16,6 +16,7 @@ from compiler.codegen.types import (
     comparison,
     float_binary,
     float_intrinsic,
+    literal,
     llvm_type,
     suffix,
 )
@@ -96,6 +97,8 @@ class Arithmetic:
             return self._larger(*parts)
         if op == "ordinal":
             return ordinal(self._out, parts[0])
+        if op in ("max", "min") and (known := decided(op, *parts)) is not None:
+            return known
         if op in ("max", "min") and has_extremes(self._target, parts[0]):
             return extreme(self._out, op, *parts)
         if dtype is DType.F32 and (function is not None or op in FUNCTIONS):
@@ -119,6 +122,12 @@ class Arithmetic:
         """A finite f32 times a reciprocal in two parts, rounded once (see compiler.codegen.reciprocals)."""
         ops = self.lanes(x.lanes)
         return ops.wrapped(ops.fma(x.text, ops.const(high), ops.mul(x.text, ops.const(low))))
+
+    def multiply_add(self, parts: list[Value], *, begins: bool) -> Value:
+        """X y + z, rounded once; the product alone where z `begins` a sum and is 0 (whose sign nobody asks for)."""
+        if begins and parts[2].text == literal(0, parts[2].dtype, parts[2].lanes):
+            return self.operation("mul", parts[:2])
+        return self.intrinsic("fma", parts)
 
     def _larger(self, x: Value, y: Value) -> Value:
         """The larger of two numbers; where one is NaN, what the target's shortest code gives."""

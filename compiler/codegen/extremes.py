@@ -27,12 +27,17 @@ def has_extremes(target: Target, value: Value) -> bool:
     return "avx512vl" in target.features and value.dtype is DType.F32 and value.lanes in _LANES
 
 
-def extreme(out: Emitter, op: str, x: Value, y: Value) -> Value:
-    """`max` or `min` of two vectors; NaN where one of both is."""
+def decided(op: str, x: Value, y: Value) -> Value | None:
+    """The other of two values where one is what `max` or `min` begins with, which changes nothing; else None."""
     least = literal(-math.inf if op == "max" else math.inf, x.dtype, x.lanes)
     for value, other in ((x, y), (y, x)):
         if value.text == least:
             return other
+    return None
+
+
+def extreme(out: Emitter, op: str, x: Value, y: Value) -> Value:
+    """`max` or `min` of two vectors; NaN where one of both is."""
     kind, bits = x.llvm_type, f"<{x.lanes} x i1>"
     test = out.value(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {x.text}, {y.text}")
     found = out.value(f"select {bits} {test}, {kind} {x.text}, {kind} {y.text}")

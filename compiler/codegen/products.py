@@ -15,7 +15,7 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Linear, Moment, Prepared
 from compiler.codegen.memory import Memory
-from compiler.codegen.types import Value, llvm_type, suffix
+from compiler.codegen.types import Value, literal, llvm_type, suffix
 from compiler.loop.ir import Buffer, Store
 from compiler.scalar import Apply, Load
 
@@ -38,6 +38,7 @@ class Product:
         moment: of the names for which `fits` holds.
         fits: whether this is the way to write it then.
         kind, call: the vector type, and the call of the multiply-add up to its operands, where it is.
+        nothing: what a sum begins with, which the first product replaces.
     """
 
     place: Load
@@ -49,6 +50,7 @@ class Product:
     fits: bool = False
     kind: str = ""
     call: str = ""
+    nothing: str = ""
 
 
 class Products:
@@ -112,7 +114,10 @@ class Products:
             x = out.remember(key_left, self._arithmetic.broadcast(new_x, lanes).text)
         if new_y is not None:
             y = out.remember(key_right, self._arithmetic.broadcast(new_y, lanes).text)
-        new = out.value(f"{product.call}{kind} {x}, {kind} {y}, {kind} {total})")
+        if total == product.nothing:
+            new = out.value(f"fmul {kind} {x}, {y}")
+        else:
+            new = out.value(f"{product.call}{kind} {x}, {kind} {y}, {kind} {total})")
         out.write_slot(slot, kind, align, new)
         return True
 
@@ -133,6 +138,7 @@ class Products:
         if target.lane != 1 or target.terms or left.lane not in (0, 1) or right.lane not in (0, 1):
             return False
         product.kind = kind = llvm_type(product.total.dtype, self._indices.lanes)
+        product.nothing = literal(0, product.total.dtype, self._indices.lanes)
         function = f"@llvm.fma.{suffix(product.total.dtype, self._indices.lanes)}"
         product.call = f"call {kind} {function}("
         self._out.declarations.add(f"declare {kind} {function}({kind}, {kind}, {kind})")

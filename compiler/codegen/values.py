@@ -152,7 +152,7 @@ class Values:
                 if isinstance(product, Apply) and product.op == "mul":
                     parts = [self.value(a) for a in (*product.args, addend)]
                     if all(part.dtype.is_float for part in parts):
-                        return self._arithmetic.intrinsic("fma", parts)
+                        return self._arithmetic.multiply_add(parts, begins=isinstance(addend, Load))
                     return self._arithmetic.operation(
                         "add", [self._arithmetic.operation("mul", parts[:2]), parts[2]]
                     )
