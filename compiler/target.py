@@ -77,6 +77,14 @@ class Target:
         return _MEMORY_RATES.get(self.cpu, 0.0)
 
     @property
+    def indexes_freely(self) -> bool:
+        """Whether an operand whose address is the sum of two registers costs no more than one of a single register.
+
+        Intel's cores make two instructions of most that read such an operand, AMD's do not.
+        """
+        return self.cpu.startswith("znver")
+
+    @property
     def multiply_adds(self) -> int:
         """Multiply-adds of whole vectors that start in one cycle."""
         return 1 if self.halves_vectors else 2

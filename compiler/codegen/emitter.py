@@ -8,6 +8,7 @@ then has little left to share or to reduce, which is where its time went.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,25 +22,45 @@ _SAME = "@llvm.strip.invariant.group.p0"
 it, and so leaves a pointer that a loop carries as it is, instead of searching for a better form among thousands."""
 
 
+_OFFSET_NEEDS = 2
+"""Pointers that move alike, from which on one offset for all of them is fewer additions."""
+
+
 @dataclass(slots=True)
 class _Loop:
-    """A loop that is open: where it starts to count, and the pointers that move with it."""
+    """A loop that is open: where it starts to count, and the pointers that move with it.
+
+    `streams`: (name, where it starts) of the pointers, by how far they move in each iteration.
+    """
 
     first: str
-    phis: list[tuple[str, str, str]] = field(default_factory=list)
+    streams: dict[int | str, list[tuple[str, str]]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Moves:
+    """What a loop's pointers are: instructions at its head and at its end.
+
+    `ends`: what a pointer is in the next iteration, where it started and how far it moves, where that is known.
+    """
+
+    phis: list[str] = field(default_factory=list)
+    pointers: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
+    ends: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 class Emitter:
     """Collects the body of one function."""
 
-    def __init__(self, prefix: str = "", *, carried: bool = True) -> None:
+    def __init__(self, prefix: str = "", *, carried: bool = True, indexed: bool = False) -> None:
         """Start in the entry block.
 
         `prefix`: of all names, where several emitters write one function. `carried`: whether loops carry pointers
-        along; without, an address is computed from the loop's index each time.
+        along; without, an address is computed from the loop's index each time. `indexed`: whether an innermost loop
+        carries one offset for pointers that move alike, because the sum of two registers is an address for nothing.
         """
-        self._prefix, self._carried = prefix, carried
+        self._prefix, self._carried, self._indexed = prefix, carried, indexed
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.declarations: set[str] = set()
@@ -72,6 +93,7 @@ class Emitter:
     def alloca(self, llvm_type: str, align: int) -> str:
         """A stack slot, made once at the function's entry."""
         slot = self.name("slot")
+        self._levels[slot] = 0
         self.allocas.append(f"  {slot} = alloca {llvm_type}, align {align}")
         return slot
 
@@ -173,13 +195,8 @@ class Emitter:
             start = self.early(
                 f"getelementptr i8, ptr {pointer}, i64 {distance}", pointer, distance, hint="p"
             )
-        self.declarations.add(f"declare ptr {_SAME}(ptr)")
-        moving, same, following = self.name("p"), self.name("same"), self.name("next")
-        loop.phis.append((moving, start, following))
-        loop.steps += [
-            f"  {same} = call ptr {_SAME}(ptr {moving})",
-            f"  {following} = getelementptr i8, ptr {same}, i64 {step}",
-        ]
+        moving = self.name("p")
+        loop.streams.setdefault(step, []).append((moving, start))
         level = self._levels[moving] = self._levels[index]
         return self._remember_at(key, moving, level)
 
@@ -230,17 +247,59 @@ class Emitter:
         self.start_block(head)
         index, following, phi = self.name("i"), self.name("next"), len(self.lines)
         self.lines.append("")
-        loop = self._loops[index] = _Loop(first, [])
+        loop = self._loops[index] = _Loop(first)
         with self.region():
             self.starts(index)
             yield index
         del self._loops[index]
-        self.lines += [f"  {following} = add nuw nsw i64 {index}, 1", *loop.steps]
-        phis = [f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"]
-        phis += [
-            f"  {p} = phi ptr [ {start}, %{before} ], [ {step}, %{self.block} ]"
-            for p, start, step in loop.phis
-        ]
-        self.lines[phi] = "\n".join(phis)
-        self.branch_if(self.value(f"icmp slt i64 {following}, {stop}"), head, after)
+        moves = self._moves(loop, before, innermost=self.block == head)
+        ended = self._ended(moves, first, stop) if not self._mentions(index, phi) else None
+        if ended is None:
+            moves.phis.insert(0, f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]")
+            self.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
+        self.lines[phi] = "\n".join(moves.phis + moves.pointers)
+        self.lines += moves.steps
+        self.branch_if(self.value(ended or f"icmp slt i64 {following}, {stop}"), head, after)
         self.start_block(after)
+
+    def _mentions(self, name: str, since: int) -> bool:
+        """Whether a line from there on has the name as an operand."""
+        return any(re.search(rf"{name}\b", line) for line in self.lines[since:] if name in line)
+
+    def _ended(self, moves: _Moves, first: str, stop: str) -> str | None:
+        """The test whether a loop goes on, by where one of its pointers is; None where only its index tells."""
+        if not (first.isdigit() and stop.isdigit()):
+            return None
+        for following, start, step in moves.ends:
+            distance = (int(stop) - int(first)) * step
+            if start == "null":
+                return f"icmp ne ptr {following}, inttoptr (i64 {distance} to ptr)"
+            if self.level(start) < len(self._heads):
+                end = self.early(f"getelementptr i8, ptr {start}, i64 {distance}", start, hint="p")
+                return f"icmp ne ptr {following}, {end}"
+        return None
+
+    def _moves(self, loop: _Loop, before: str, *, innermost: bool) -> _Moves:
+        """The pointers that a loop carries: each by itself, or in an innermost loop one offset for those that move alike."""
+        moves = _Moves()
+        for step, streams in loop.streams.items():
+            if not (innermost and self._indexed and len(streams) >= _OFFSET_NEEDS):
+                for pointer, start in streams:
+                    self._carry(moves, pointer, start, step, before)
+                continue
+            offset, distance = self.name("o"), self.name("o")
+            self._carry(moves, offset, "null", step, before)
+            moves.pointers.append(f"  {distance} = ptrtoint ptr {offset} to i64")
+            moves.pointers += [f"  {p} = getelementptr i8, ptr {start}, i64 {distance}" for p, start in streams]
+        return moves
+
+    def _carry(self, moves: _Moves, pointer: str, start: str, step: int | str, before: str) -> None:
+        self.declarations.add(f"declare ptr {_SAME}(ptr)")
+        same, following = self.name("same"), self.name("next")
+        moves.phis.append(f"  {pointer} = phi ptr [ {start}, %{before} ], [ {following}, %{self.block} ]")
+        moves.steps += [
+            f"  {same} = call ptr {_SAME}(ptr {pointer})",
+            f"  {following} = getelementptr i8, ptr {same}, i64 {step}",
+        ]
+        if isinstance(step, int):
+            moves.ends.append((following, start, step))

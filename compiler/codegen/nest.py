@@ -92,7 +92,7 @@ class _Phase:
         self._nest, self._target = nest, target
         body = nest.body
         # LLVM finds the address space of a pointer that a grid's loop computes, not of one that it carries along.
-        self._out = Emitter(carried=not target.grid_threads)
+        self._out = Emitter(carried=not target.grid_threads, indexed=target.indexes_freely)
         self._pointers = {b.name: f"%arg{i}" for i, b in enumerate(nest.params)}
         for pointer in self._pointers.values():
             self._out.starts(pointer)

@@ -7,11 +7,19 @@
 Registers hold them: what a row left for its next stage is one element for all of its columns. It is done to the
 innermost loops that run, for elements that they do not store. One at a constant place is in a register anyway
 (compiler/loop/promote.py).
+
+An element that is only subtracted from what the loop reads is negated before it: the instruction that adds takes one of
+its operands from memory, whichever it is, while the one that subtracts takes what is subtracted.
+
+    for v in 0..24: y[32 v + lane] = x[32 v + lane] - m[0]
+    →  r = -m[0]
+       for v in 0..24: y[32 v + lane] = x[32 v + lane] + r
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from compiler.index import Index
@@ -27,7 +35,7 @@ from compiler.loop.ir import (
     walk_statements,
     with_parts,
 )
-from compiler.scalar import Expr, Guard, Load, children, rewrite
+from compiler.scalar import Apply, Expr, Guard, Load, children, loads, rewrite, walk
 
 
 def hoist(nest: LoopNest) -> LoopNest:
@@ -58,14 +66,32 @@ class _Hoisting:
             for load in _unguarded(store.value)
             if self.buffers[load.buffer].scope == "local"
             and load.buffer not in stored
-            and any(index.constant is None for index in load.indices)
             and not any(index.names() & bound or index.looked_up() for index in load.indices)
         ]
-        found = {load: self._register(load) for load in dict.fromkeys(same)}
+        subtracted = self._subtracted(stores, set(same))
+        read = (load for load in same if any(index.constant is None for index in load.indices))
+        found = {load: self._register(load) for load in dict.fromkeys([*read, *subtracted])}
         if not found:
             return stmt
-        before = [Store(register.buffer, register.indices, load) for load, register in found.items()]
-        return block(*before, replace(stmt, body=_replaced(stmt.body, found)))
+        before = [
+            Store(register.buffer, register.indices, Apply("neg", (load,)) if load in subtracted else load)
+            for load, register in found.items()
+        ]
+        negated = {found[load] for load in subtracted}
+        return block(*before, replace(stmt, body=_replaced(stmt.body, found, negated)))
+
+    def _subtracted(self, stores: Sequence[Store], same: Set[Load]) -> Set[Load]:
+        """Those of the floats that are only subtracted from what is in memory."""
+        values = [store.value for store in stores]
+        uses = Counter(load for value in values for load in loads(value) if load in same)
+        taken = Counter(other for value in values for e in walk(value) for other in self._taken(e))
+        return {m for m, n in taken.items() if n == uses[m] and self.buffers[m.buffer].dtype.is_float}
+
+    def _taken(self, e: Expr) -> Iterator[Load]:
+        """What is subtracted from an element of memory."""
+        match e:
+            case Apply("sub", (Load() as x, Load() as other)) if self.buffers[x.buffer].scope != "register":
+                yield other
 
     def _register(self, load: Load) -> Load:
         """A new buffer of one element."""
@@ -85,10 +111,18 @@ def _unguarded(value: Expr) -> Iterator[Load]:
             yield from _unguarded(child)
 
 
-def _replaced(stmt: Stmt, found: Mapping[Load, Load]) -> Stmt:
-    """The statement with other loads in place of those found."""
+def _replaced(stmt: Stmt, found: Mapping[Load, Load], negated: Set[Load]) -> Stmt:
+    """The statement with other loads in place of those found, and added where they are negated."""
+
+    def rule(e: Expr) -> Expr | None:
+        match e:
+            case Load():
+                return found.get(e)
+            case Apply("sub", (minuend, other)) if other in negated:
+                return Apply("add", (minuend, other))
+            case _:
+                return None
+
     if isinstance(stmt, Store):
-        return replace(
-            stmt, value=rewrite(stmt.value, lambda e: found.get(e) if isinstance(e, Load) else None)
-        )
-    return with_parts(stmt, lambda part: _replaced(part, found))
+        return replace(stmt, value=rewrite(stmt.value, rule))
+    return with_parts(stmt, lambda part: _replaced(part, found, negated))
