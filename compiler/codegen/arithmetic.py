@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compiler.codegen.conversions import convert
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.extremes import decided, extreme, has_extremes
+from compiler.codegen.extremes import Extremes
 from compiler.codegen.masks import select, test
 from compiler.codegen.math import FUNCTIONS, Function
 from compiler.codegen.math_double import DOUBLE_FUNCTIONS
@@ -32,6 +32,7 @@ class Arithmetic:
     def __init__(self, out: Emitter, target: Target) -> None:
         """Into an Emitter, for a Target."""
         self._out, self._target = out, target
+        self._extremes = Extremes(out, target)
 
     def broadcast(self, value: Value, lanes: int) -> Value:
         """The value in every lane; a vector stays as it is."""
@@ -97,10 +98,8 @@ class Arithmetic:
             return self._larger(*parts)
         if op == "ordinal":
             return ordinal(self._out, parts[0])
-        if op in ("max", "min") and (known := decided(op, *parts)) is not None:
-            return known
-        if op in ("max", "min") and has_extremes(self._target, parts[0]):
-            return extreme(self._out, op, *parts)
+        if op in ("max", "min") and (found := self._extremes.value(op, *parts)) is not None:
+            return found
         if dtype is DType.F32 and (function is not None or op in FUNCTIONS):
             ops = self.lanes(lanes)
             return ops.wrapped((function or FUNCTIONS[op])(ops, *(p.text for p in parts)))

@@ -255,7 +255,9 @@ class Emitter:
         moves = self._moves(loop, before, innermost=self.block == head)
         ended = self._ended(moves, first, stop) if not self._mentions(index, phi) else None
         if ended is None:
-            moves.phis.insert(0, f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]")
+            moves.phis.insert(
+                0, f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"
+            )
             self.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
         self.lines[phi] = "\n".join(moves.phis + moves.pointers)
         self.lines += moves.steps
@@ -280,7 +282,7 @@ class Emitter:
         return None
 
     def _moves(self, loop: _Loop, before: str, *, innermost: bool) -> _Moves:
-        """The pointers that a loop carries: each by itself, or in an innermost loop one offset for those that move alike."""
+        """The pointers that a loop carries: each by itself, or one offset for those that move alike."""
         moves = _Moves()
         for step, streams in loop.streams.items():
             if not (innermost and self._indexed and len(streams) >= _OFFSET_NEEDS):
@@ -290,7 +292,9 @@ class Emitter:
             offset, distance = self.name("o"), self.name("o")
             self._carry(moves, offset, "null", step, before)
             moves.pointers.append(f"  {distance} = ptrtoint ptr {offset} to i64")
-            moves.pointers += [f"  {p} = getelementptr i8, ptr {start}, i64 {distance}" for p, start in streams]
+            moves.pointers += [
+                f"  {p} = getelementptr i8, ptr {start}, i64 {distance}" for p, start in streams
+            ]
         return moves
 
     def _carry(self, moves: _Moves, pointer: str, start: str, step: int | str, before: str) -> None:

@@ -36,14 +36,17 @@ def by_pieces(out: Emitter, operation: Callable[[Value], Value], vector: Value, 
     """The operation on every `widest` lanes of a vector whose lanes are a power of two, as is that number."""
     if vector.lanes <= widest:
         return operation(vector)
-    results = [operation(piece(out, vector, i, widest)) for i in range(0, vector.lanes, widest)]
-    while len(results) > 1:
-        results = [_joined(out, low, high) for low, high in zip(results[::2], results[1::2], strict=True)]
-    return results[0]
+    return joined(out, [operation(piece(out, vector, i, widest)) for i in range(0, vector.lanes, widest)])
 
 
-def _joined(out: Emitter, low: Value, high: Value) -> Value:
-    return shuffled(out, low, high, range(2 * low.lanes))
+def joined(out: Emitter, parts: Sequence[Value]) -> Value:
+    """Vectors of one type, a power of two of them, as one."""
+    while len(parts) > 1:
+        parts = [
+            shuffled(out, low, high, range(2 * low.lanes))
+            for low, high in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
 
 
 def _mask(lanes: Sequence[int]) -> str:
