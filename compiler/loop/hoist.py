@@ -4,9 +4,9 @@
     →  r = m[s % 2]
        for v in 0..24: y[32 v + lane] = (x[32 v + lane] - r) * q
 
-Registers hold them: what a row left for its next stage is one element for all of its columns. It is done to the
-innermost loops that run, for elements that they do not store. One at a constant place is in a register anyway
-(compiler/loop/promote.py).
+Registers hold them: what a row left for its next stage is one element for all of its columns, and rows that unrolled
+loops copy have one each. It is done to the innermost loops that run, for elements that they do not store. One at a
+constant place is in a register anyway (compiler/loop/promote.py).
 
 An element that is only subtracted from what the loop reads is negated before it: the instruction that adds takes one of
 its operands from memory, whichever it is, while the one that subtracts takes what is subtracted.
@@ -21,10 +21,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from math import prod
 
 from compiler.index import Index
 from compiler.loop.ir import (
     Buffer,
+    Extent,
     For,
     Let,
     LoopKind,
@@ -36,6 +38,9 @@ from compiler.loop.ir import (
     with_parts,
 )
 from compiler.scalar import Apply, Expr, Guard, Load, children, loads, rewrite, walk
+
+MOST_REGISTERS = 8
+"""Copies of an element that are kept, one for each row of a block."""
 
 
 def hoist(nest: LoopNest) -> LoopNest:
@@ -57,7 +62,8 @@ class _Hoisting:
         inner = list(walk_statements(stmt.body))
         if any(isinstance(s, For) and s.kind is LoopKind.SERIAL for s in inner):
             return with_parts(stmt, self.statement)
-        bound = {stmt.var, *(s.var for s in inner if isinstance(s, For | Let))}
+        copied = _copied(inner)
+        bound = {stmt.var, *(s.var for s in inner if isinstance(s, For | Let))} - copied.keys()
         stores = [s for s in inner if isinstance(s, Store)]
         stored = {s.buffer for s in stores}
         same = [
@@ -67,14 +73,15 @@ class _Hoisting:
             if self.buffers[load.buffer].scope == "local"
             and load.buffer not in stored
             and not any(index.names() & bound or index.looked_up() for index in load.indices)
+            and prod(copied[name] for name in _names(load) if name in copied) <= MOST_REGISTERS
         ]
         subtracted = self._subtracted(stores, set(same))
         read = (load for load in same if any(index.constant is None for index in load.indices))
-        found = {load: self._register(load) for load in dict.fromkeys([*read, *subtracted])}
+        found = {load: self._register(load, copied) for load in dict.fromkeys([*read, *subtracted])}
         if not found:
             return stmt
         before = [
-            Store(register.buffer, register.indices, Apply("neg", (load,)) if load in subtracted else load)
+            self._filled(register, Apply("neg", (load,)) if load in subtracted else load, copied)
             for load, register in found.items()
         ]
         negated = {found[load] for load in subtracted}
@@ -93,13 +100,40 @@ class _Hoisting:
             case Apply("sub", (Load() as x, Load() as other)) if self.buffers[x.buffer].scope != "register":
                 yield other
 
-    def _register(self, load: Load) -> Load:
-        """A new buffer of one element."""
+    def _register(self, load: Load, copied: Mapping[str, int]) -> Load:
+        """A new buffer of one element for each copy."""
         name, number = f"{load.buffer}.r", 0
         while name in self.buffers:
             name, number = f"{load.buffer}.r{number}", number + 1
-        self.buffers[name] = Buffer(name, (1,), self.buffers[load.buffer].dtype, "local")
-        return Load(name, (Index(),))
+        own = [copy for copy in _names(load) if copy in copied]
+        shape = tuple(copied[copy] for copy in own) or (1,)
+        self.buffers[name] = Buffer(name, shape, self.buffers[load.buffer].dtype, "local")
+        return Load(name, tuple(map(Index.of, own)) or (Index(),))
+
+    def _filled(self, register: Load, value: Expr, copied: Mapping[str, int]) -> Stmt:
+        """What the register begins with, in loops over its copies."""
+        filled: Stmt = Store(register.buffer, register.indices, value)
+        for name in reversed(_names(register)):
+            filled = For(name, Extent(copied[name]), LoopKind.UNROLLED, filled)
+        return filled
+
+
+def _copied(inner: Sequence[Stmt]) -> dict[str, int]:
+    """How often unrolled loops copy what is in them, by name, where that is one number."""
+    loops = [s for s in inner if isinstance(s, For)]
+    sizes = {s.var: s.extent.limit for s in loops if s.kind is LoopKind.UNROLLED and s.extent.bound is None}
+    return {
+        name: size for name, size in sizes.items() if all(_is_copied(s, size) for s in loops if s.var == name)
+    }
+
+
+def _is_copied(loop: For, size: int) -> bool:
+    return loop.kind is LoopKind.UNROLLED and loop.extent == Extent(size)
+
+
+def _names(load: Load) -> list[str]:
+    """The names in its indices, each once."""
+    return sorted({name for index in load.indices for name in index.names()})
 
 
 def _unguarded(value: Expr) -> Iterator[Load]:

@@ -5,8 +5,8 @@ Where the extent of a vector or unrolled loop, or the test of a guard, is differ
     for v in 0..n: body    →    for v in 0..n-1: body (full tiles)
                                 body with v = n - 1 (short ones)
 
-(a loop that is no sum's tests `v < n - 1` instead), so that both have constant extents: full tiles run without masks,
-edge tiles with constant ones, never in scalar code.
+(a loop over tiles tests `v < n - 1` instead; one of a sum, or over the pieces of a row, does not), so that both have
+constant extents: full tiles run without masks, edge tiles with constant ones, never in scalar code.
 The first iteration gets code of its own where a guard is different there (the left border of a padded window), and so
 do the first and last few of a sum (the taps that read padding there). So do the first and the last where unrolled loops
 repeat a test that is open there.
@@ -21,6 +21,7 @@ from itertools import product
 
 from compiler.index import Index
 from compiler.loop.ir import (
+    Block,
     Extent,
     For,
     If,
@@ -43,6 +44,8 @@ FEW = 3
 MOST_ENDS = 2
 """Tiles at either end that get code of their own: windows of five reach over a border from a short tile and the one
 before."""
+MOST_COPIES = 16
+"""Vectors of an iteration that follow each other in a row's code."""
 MOST_TAPS = 4
 """Iterations of a sum at either end that get code of their own: three taps of a window of seven, and a missing row."""
 
@@ -56,7 +59,9 @@ def peel(nest: LoopNest) -> LoopNest:
 
 def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
     match stmt:
-        case For(var, extent, LoopKind.SERIAL, body) if extent.bound is None and _sums(var, body):
+        case For(var, extent, LoopKind.SERIAL, body) if extent.bound is None and (
+            _sums(var, body) or _is_short(body)
+        ):
             return _in_turn(stmt, ranges)
         case For(var, extent, kind, body):
             inner = {**ranges, var: extent.limit}
@@ -70,7 +75,7 @@ def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
 
 
 def _in_turn(loop: For, ranges: Mapping[str, int]) -> Stmt:
-    """A loop of a sum: its first ends, its middle and its last ends follow each other, without a test.
+    """A loop of a sum or along a row: its first ends, its middle and its last ends follow each other, without a test.
 
     Tiles do not: LLVM would schedule those that follow each other as one, with too few registers for both.
     """
@@ -88,6 +93,30 @@ def _in_turn(loop: For, ranges: Mapping[str, int]) -> Stmt:
     before, after = range(start), range(stop, size)
     ends = {at: _end(var, at, body, ranges) for at in (*before, *after)}
     return block(*(ends[at] for at in before), *middle, *(ends[at] for at in after))
+
+
+def _is_short(body: Stmt) -> bool:
+    """Whether an iteration is a few vectors, whose values need no registers afterwards: a piece of a row."""
+    copies = 0
+    for stmt, times in _copies(body, 1):
+        if not isinstance(stmt, Store):
+            return False
+        copies += times
+    return copies <= MOST_COPIES
+
+
+def _copies(stmt: Stmt, times: int) -> Iterator[tuple[Stmt, int]]:
+    """The statements of a body without loops that run, with how often they are copied; others as they are."""
+    match stmt:
+        case For(_, extent, LoopKind.VECTOR, body):
+            yield from _copies(body, times)
+        case For(_, extent, LoopKind.UNROLLED, body):
+            yield from _copies(body, times * extent.limit)
+        case Block(statements):
+            for inner in statements:
+                yield from _copies(inner, times)
+        case _:
+            yield stmt, times
 
 
 def _sums(var: str, body: Stmt) -> bool:

@@ -309,9 +309,9 @@ def test_totals_that_follow_each_other_in_memory_are_stored_at_once() -> None:
         {**space.values(space.default), "block": 2, "sweep": 4, "accumulators": 1, "unroll": 1}
     )
     (module,) = emit_nest(build_nest(workload, schedule), target)
-    stores = [
-        line.split(",")[0].split() for line in module.ir.splitlines() if line.strip().startswith("store")
-    ]
+    written = [line for line in module.ir.splitlines() if line.strip().startswith("store")]
+    # What LLVM keeps in registers is a slot of its own.
+    stores = [line.split(",")[0].split() for line in written if "ptr %slot" not in line]
     assert sum(kind[1:4] == ["<2", "x", "float>"] for kind in stores) == 2
     assert not [kind for kind in stores if kind[1] == "float"]
 
