@@ -11,6 +11,7 @@ from compiler.loop.accumulate import accumulate
 from compiler.loop.hoist import hoist
 from compiler.loop.interpreter import interpret
 from compiler.loop.ir import Buffer, Extent, For, LoopKind, LoopNest, Stmt, Store, block, walk_statements
+from compiler.loop.printer import print_nest
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, walk
 
 ROWS, COLUMNS, LANES = 3, 5, 4
@@ -125,3 +126,37 @@ def test_an_element_is_read_once_before_the_loop() -> None:
 def test_others_are_read_in_the_loop(loop: For) -> None:
     given = nest(over("s", MEAN, loop, size=ROWS))
     assert hoist(given) is given
+
+
+def centred(*others: Expr) -> For:
+    """The elements of a row less its mean, and other terms."""
+    value = apply("sub", at("x", "s", "v", "l"), at("m", "s"))
+    for other in others:
+        value = apply("add", value, other)
+    return over("v", vector("l", "y", ("s", "l"), value), size=COLUMNS)
+
+
+def test_what_is_subtracted_from_memory_is_negated_once() -> None:
+    given = nest(over("s", MEAN, centred(), size=ROWS))
+    made = hoist(given)
+    text = print_nest(made)
+    assert "m.r[0] = neg(m[s])" in text
+    assert "add(x[s, v, l], m.r[0])" in text
+    np.testing.assert_array_equal(result(made), result(given))
+
+
+def test_what_has_other_uses_is_not_negated() -> None:
+    given = nest(over("s", MEAN, centred(at("m", "s")), size=ROWS))
+    made = hoist(given)
+    assert "neg" not in print_nest(made)
+    np.testing.assert_array_equal(result(made), result(given))
+
+
+def test_each_copy_of_a_row_has_a_register_of_its_own() -> None:
+    """Two loops over columns that an unrolled loop over rows is inside of."""
+    copies = over("s", centred().body, size=ROWS, kind=LoopKind.UNROLLED)
+    given = nest(over("s", MEAN, size=ROWS), over("v", copies, size=COLUMNS))
+    made = hoist(given)
+    assert made.by_name["m.r"].shape == (ROWS,)
+    assert "add(x[s, v, l], m.r[s])" in print_nest(made)
+    np.testing.assert_array_equal(result(made), result(given))
