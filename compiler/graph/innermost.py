@@ -119,15 +119,18 @@ def _majority(ballots: list[Vote]) -> int:
 
 
 class _Leaders:
-    """Disjoint sets of values."""
+    """Disjoint sets of values; a chain of states is as long as a sequence, so that ways to a leader are shortened."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
 
     def find(self, value: str) -> str:
-        while (parent := self._parent.get(value, value)) != value:
-            value = parent
-        return value
+        leader = value
+        while (parent := self._parent.get(leader, leader)) != leader:
+            leader = parent
+        while value != leader:
+            self._parent[value], value = leader, self._parent[value]
+        return leader
 
     def join(self, a: str, b: str) -> None:
         self._parent[self.find(a)] = self.find(b)

@@ -49,6 +49,10 @@ class _Merging:
             for group in chain.members
             for node in group.nodes
         }
+        # The highest number among a group and all that it needs: what is below another's does not need that one.
+        self._highest: dict[int, int] = {}
+        for number in self._order():
+            self._highest[number] = max([number, *(self._highest[n] for n in self._before(number))])
 
     def run(self) -> tuple[Chain, ...]:
         for number in list(self._chains):
@@ -59,7 +63,26 @@ class _Merging:
                 self._found_reads.pop(number, None)
                 self._found_wholes.pop(number, None)
                 self._owner |= {node.output: number for member in joined.members for node in member.nodes}
+                self._raise(number, self._highest[other])
         return tuple(self._chains[number] for number in self._order())
+
+    def _raise(self, number: int, highest: int) -> None:
+        """Keep `_highest` of a group that another has become part of, and of those that need it."""
+        self._highest[number] = max(self._highest[number], highest)
+        open_ = [number]
+        while open_:
+            changed = open_.pop()
+            for reader in self._after(changed):
+                if self._highest[reader] < self._highest[changed]:
+                    self._highest[reader] = self._highest[changed]
+                    open_.append(reader)
+
+    def _after(self, number: int) -> set[int]:
+        """The groups that read what a group computes."""
+        made = [node.output for group in self._chains[number].members for node in group.nodes]
+        return {self._owner[reader.output] for value in made for reader in self._readers.get(value, ())} - {
+            number
+        }
 
     def _joinable(self, number: int) -> Iterator[tuple[int, Chain]]:
         """Groups that may become one with this one, and what they become."""
@@ -92,24 +115,16 @@ class _Merging:
 
     def _between(self, first: int, last: int) -> bool:
         """Whether another group must run between the two."""
-        open_, seen = [n for n in self._before(last) if n != first], {last}
-        while open_:
-            number = open_.pop()
-            if number == first:
-                return True
-            if number not in seen:
-                seen.add(number)
-                open_ += self._before(number)
-        return self._reaches(last, first)
+        return self._needs(self._before(last) - {first}, first, {last}) or self._needs({first}, last, set())
 
-    def _reaches(self, first: int, last: int) -> bool:
-        """Whether `last` needs something of `first`, through any groups."""
-        open_, seen = [last], set()
+    def _needs(self, groups: set[int], other: int, seen: set[int]) -> bool:
+        """Whether one of the groups, or anything that they need, is the other one; nothing is asked of those `seen`."""
+        open_ = list(groups)
         while open_:
             number = open_.pop()
-            if number == first:
+            if number == other:
                 return True
-            if number not in seen:
+            if number not in seen and self._highest[number] >= other:
                 seen.add(number)
                 open_ += self._before(number)
         return False
