@@ -266,7 +266,7 @@ class Emitter:
 
     def _mentions(self, name: str, since: int) -> bool:
         """Whether a line from there on has the name as an operand."""
-        return any(re.search(rf"{name}\b", line) for line in self.lines[since:] if name in line)
+        return any(re.search(rf"{re.escape(name)}\b", line) for line in self.lines[since:] if name in line)
 
     def _ended(self, moves: _Moves, first: str, stop: str) -> str | None:
         """The test whether a loop goes on, by where one of its pointers is; None where only its index tells."""
@@ -305,5 +305,5 @@ class Emitter:
             f"  {same} = call ptr {_SAME}(ptr {pointer})",
             f"  {following} = getelementptr i8, ptr {same}, i64 {step}",
         ]
-        if isinstance(step, int):
+        if isinstance(step, int) and step:
             moves.ends.append((following, start, step))
