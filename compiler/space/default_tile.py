@@ -16,7 +16,7 @@ from math import prod
 
 from compiler.index import FloorDiv
 from compiler.instruction import Instruction
-from compiler.scalar import loads
+from compiler.scalar import FAR, loads
 from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, tile_traffic
@@ -119,7 +119,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
         "vectors": vectors,
         "order": order,
         "depth": depth,
-        "reduce": _rotation(tile) if streams and unroll < points and not axes.is_down else 0,
+        "reduce": _rotation(tile) if streams and unroll < points else 0,
         "unroll": unroll,
         "parallel": parallel,
     }
@@ -197,14 +197,16 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
 
 
 def _rotation(tile: RegisterTile) -> int:
-    """The sum that goes along the same dimension as the rows innermost: then they share what they read.
+    """The sum innermost that goes along the same dimension as places side by side: then they share what they read.
 
     Not where lanes share quotients of a dimension: its elements are neighbours that one load brings for all of a sum.
     """
-    row, names = tile.axes.row, [name for name, _ in tile.sums]
+    axes, names = tile.axes, [name for name, _ in tile.sums]
+    row, least = (axes.beside, axes.lanes) if axes.is_down else (axes.row, FAR)
     indices = [index for load in loads(tile.anchor.body) for index in load.indices]
-    quotients = (a for index in indices for a, _ in index.terms if isinstance(a, FloorDiv))
-    if row is None or any(tile.axes.vector.name in quotient.value.names() for quotient in quotients):
+    quotients = [a for index in indices for a, _ in index.terms if isinstance(a, FloorDiv)]
+    shared = (q for q in quotients if axes.vector.name in q.value.names())
+    if row is None or any(not isinstance(q.divisor, int) or q.divisor < least for q in shared):
         return 0
     moved = (
         place for index in indices for place, name in enumerate(names) if {row.name, name} <= index.names()

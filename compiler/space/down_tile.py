@@ -32,7 +32,7 @@ FEW_SETS = 1 / 4
 MOST_TAPS = 16
 """Products of a sum up to which lines take longer to arrive than to be multiplied."""
 MANY_TAPS = 32
-"""Products of a sum above which the taps of all panels take more of the first cache than what windows share."""
+"""Places of a window above which the taps of all panels take more of the first cache than what windows share."""
 SHARED = 0.8
 """Share of what windows read that is their own, up to which it is worth having them in one tile."""
 LOAD, FETCH = 0.5, 2.0
@@ -189,6 +189,7 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     if tile.axes.row is None or tile.axes.beside is None:
         return (1, 1, 1), "inside"
     points = prod(size for _, size in tile.sums)
+    taps = prod(size for name, size in tile.sums if _moves_with(tile, name))
     of_line = LINE_BYTES // tile.target.vector_bytes
     if of_line <= 1:
         sizes = _fastest(tile, points, wide=points <= MOST_TAPS and driven_out(tile))
@@ -197,9 +198,17 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     tall, long = (min(HIGHEST, tile.axes.row.size), 1, vectors), (1, HIGHEST, vectors)
     if points <= MOST_TAPS and _stays(tile, tall):
         return tall, "inside"
-    if points > MANY_TAPS and tile.axes.beside.size >= 2 * HIGHEST:
+    if taps > MANY_TAPS and tile.axes.beside.size >= 2 * HIGHEST:
         return long, "outside"
     return _fastest(tile, points, wide=False), "inside"
+
+
+def _moves_with(tile: RegisterTile, name: str) -> bool:
+    """Whether a sum goes over places of a window, and not over channels."""
+    indices = [index for load in loads(tile.anchor.body) for index in load.indices]
+    return any(
+        name in index.names() and index.coefficient(a.name) for index in indices for a in tile.axes.blocked
+    )
 
 
 def _fastest(tile: RegisterTile, points: int, *, wide: bool) -> Sizes:
