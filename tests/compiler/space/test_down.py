@@ -13,7 +13,7 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_native
-from tests.compiler.workloads import convolution, depthwise, random_operands, windows
+from tests.compiler.workloads import convolution, depthwise, grouped, random_operands, windows
 
 V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
 V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
@@ -136,3 +136,13 @@ def test_every_tile_gives_the_same(workload: Workload, threads: int) -> None:
         assert relative_error(got, expected) < 1e-5, str(space.values(assignment))
         if workload.stages[0].reducer == "max":
             np.testing.assert_array_equal(got, expected)
+
+
+def test_channels_of_a_group_are_no_taps_of_its_windows() -> None:
+    """Nine places, whose eight channels each are read again by the windows beside them, in a row."""
+    workload = grouped(56, 32, 256, 256)
+    space = build_space(workload, V3, 1)
+    values = space.values(space.default)
+    assert values.items() >= {"algorithm": "down", "order": "inside"}.items()
+    sums = [a.name for a in workload.stages[0].reduce_axes]
+    assert values["reduce"] == sums.index("r1") + 1
