@@ -76,8 +76,9 @@ class _Hoisting:
             and prod(copied[name] for name in _names(load) if name in copied) <= MOST_REGISTERS
         ]
         subtracted = self._subtracted(stores, set(same))
-        read = (load for load in same if any(index.constant is None for index in load.indices))
-        found = {load: self._register(load, copied) for load in dict.fromkeys([*read, *subtracted])}
+        read = [load for load in same if any(index.constant is None for index in load.indices)]
+        others = [load for load in same if load in subtracted]  # not in the order of a set, which has none
+        found = {load: self._register(load, copied) for load in dict.fromkeys([*read, *others])}
         if not found:
             return stmt
         before = [

@@ -108,7 +108,7 @@ def _is_short(body: Stmt) -> bool:
 def _copies(stmt: Stmt, times: int) -> Iterator[tuple[Stmt, int]]:
     """The statements of a body without loops that run, with how often they are copied; others as they are."""
     match stmt:
-        case For(_, extent, LoopKind.VECTOR, body):
+        case For(_, _, LoopKind.VECTOR, body):
             yield from _copies(body, times)
         case For(_, extent, LoopKind.UNROLLED, body):
             yield from _copies(body, times * extent.limit)

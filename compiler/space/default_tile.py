@@ -202,6 +202,7 @@ def _rotation(tile: RegisterTile) -> int:
     Not where lanes share quotients of a dimension: its elements are neighbours that one load brings for all of a sum.
     """
     axes, names = tile.axes, [name for name, _ in tile.sums]
+    # Groups of as many channels as there are lanes are not shared: each of their elements is one for all lanes.
     row, least = (axes.beside, axes.lanes) if axes.is_down else (axes.row, FAR)
     indices = [index for load in loads(tile.anchor.body) for index in load.indices]
     quotients = [a for index in indices for a, _ in index.terms if isinstance(a, FloorDiv)]
