@@ -5,8 +5,9 @@ Each entry computes, for every lane n of a vector of sums,
     sum[n] += left[0] * right[n, 0] + ... + left[group - 1] * right[n, group - 1]
 
 `left` is the same for all lanes (one row of a matrix product, broadcast), `right` lies packed with the elements of a
-lane next to each other. A new instruction is a new entry: schedules name it, rules offer it where structure and Target
-allow, the code generator fills its template, and the interpreter calls its `evaluate`.
+lane next to each other. An entry of several rows does that for each of them, and for several groups one after the
+other, in registers that hold a whole matrix. A new instruction is a new entry: schedules name it, rules offer it where
+structure and Target allow, the code generator fills its template, and the interpreter calls its `evaluate`.
 """
 
 from __future__ import annotations
@@ -36,9 +37,13 @@ class Instruction:
         features: what the Target must have, all of them.
         declarations: LLVM's declarations of the intrinsics.
         template: LLVM instructions in order; {sum}, {left} and {right} are the operands, {0}, {1}, ... the results of
-            the ones before, the last result is the new sum.
+            the ones before, the last result is the new sum. Of an entry of several rows the operands are the numbers of
+            matrix registers, and the first of them is changed.
         evaluate: one lane; (sum, left of shape (group,), right of shape (group,)) to the new sum.
         right_limit: largest magnitude of an element of `right` for which the result is the exact sum; None: any.
+        rows: rows of sums, at most, each with data of its own.
+        depth: groups, at most, that are added one after the other.
+        cost: how many instructions on a vector start in the time that one on a full matrix takes.
     """
 
     name: str
@@ -52,6 +57,14 @@ class Instruction:
     template: tuple[str, ...]
     evaluate: Callable[[Any, Array, Array], Any]
     right_limit: int | None = None
+    rows: int = 1
+    depth: int = 1
+    cost: int = 1
+
+    @property
+    def takes_matrices(self) -> bool:
+        """Whether its operands are in registers that hold a whole matrix."""
+        return self.rows > 1
 
     def runs_on(self, target: Target) -> bool:
         """Whether the Target has all that it needs."""
@@ -62,8 +75,22 @@ class Instruction:
 
     @property
     def products_per_step(self) -> float:
-        """Products per machine instruction: with it the rules choose between entries."""
-        return self.lanes * self.group / len(self.template)
+        """Products per machine instruction on a vector: with it the rules choose between entries."""
+        return self.rows * self.depth * self.lanes * self.group / (self.cost * len(self.template))
+
+    def filled(self, products: int) -> int:
+        """So many products of a sum, and those with zero that fill up what the instruction takes.
+
+        A matrix need not be full: its depth is a divisor of the groups, where one of them is at least half of the most.
+        """
+        groups = -(-products // self.group)
+        if 2 * self.depth_of(groups) < min(self.depth, groups):
+            groups = -(-groups // self.depth) * self.depth
+        return groups * self.group
+
+    def depth_of(self, groups: int) -> int:
+        """Of so many groups, those that one instruction adds."""
+        return next(d for d in range(min(self.depth, groups), 0, -1) if groups % d == 0)
 
 
 def _whole(total: Any, left: Array, right: Array) -> Any:
@@ -152,6 +179,35 @@ def _pairs_of_bf16(name: str, lanes: int, features: tuple[str, ...]) -> Instruct
     return _whole_groups(name, lanes, (DType.BF16, DType.BF16, DType.F32), features, _bf16_pair)
 
 
+def _matrices(
+    name: str,
+    types: tuple[DType, DType, DType],
+    features: tuple[str, ...],
+    evaluate: Callable[[Any, Array, Array], Any] = _whole,
+) -> Instruction:
+    """Matrices of 16 rows of 64 bytes: 16 x 16 sums of 32 bits and 16 groups of 32 bits for each.
+
+    `cost`: measured on a Granite Rapids core, 16 cycles beside two instructions on vectors in each.
+    """
+    left, right, total = types
+    intrinsic = f"@llvm.x86.{name}"
+    return Instruction(
+        name=name,
+        lanes=16,
+        group=4 // left.size_bytes,
+        left=left,
+        right=right,
+        sum=total,
+        features=features,
+        declarations=(f"declare void {intrinsic}(i8 immarg, i8 immarg, i8 immarg)",),
+        template=(f"call void {intrinsic}(i8 {{sum}}, i8 {{left}}, i8 {{right}})",),
+        evaluate=evaluate,
+        rows=16,
+        depth=16,
+        cost=32,
+    )
+
+
 def _bytes_by_pairs(name: str, features: tuple[str, ...]) -> Instruction:
     data, words, sums = "<32 x i8>", "<16 x i16>", "<8 x i32>"
     pairs, wide = "@llvm.x86.avx2.pmadd.ub.sw", "@llvm.x86.avx2.pmadd.wd"
@@ -189,6 +245,8 @@ _ALL = (
     _pairs_of_words("vpmaddwd.256", 8, "llvm.x86.avx2.pmadd.wd", ("avx2",)),
     _pairs_of_bf16("vdpbf16ps.512", 16, ("avx512bf16",)),
     _pairs_of_bf16("vdpbf16ps.256", 8, ("avx512bf16", "avx512vl")),
+    _matrices("tdpbusd", (DType.U8, DType.I8, DType.I32), ("amx-tile", "amx-int8")),
+    _matrices("tdpbf16ps", (DType.BF16, DType.BF16, DType.F32), ("amx-tile", "amx-bf16"), _bf16_pair),
 )
 
 INSTRUCTIONS: Mapping[str, Instruction] = {i.name: i for i in _ALL}

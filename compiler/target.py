@@ -5,10 +5,12 @@ Rules, the analytic model and the code generator read these fields and nothing e
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
@@ -30,6 +32,13 @@ LONGEST_BYTES = 64
 """Of an AVX-512 vector."""
 _MEMORY_RATES = {"znver1": 3.5, "znver2": 3.5, "znver3": 3.5, "znver4": 11.0, "znver5": 11.0}
 """Bytes that one core gets in a cycle from memory, by LLVM's name of the CPU."""
+MATRIX_REGISTERS = 8
+"""Of a CPU that has any: each holds 16 rows of 64 bytes."""
+ARCH_PRCTL, MATRIX_REQUEST = 158, (0x1023, 18)
+"""Linux's system call on x86-64, and its arguments that ask for registers of matrices (XTILEDATA): a process may not
+use them before. Linux, Documentation/arch/x86/xstate.rst."""
+_OF_MATRICES = "amx-"
+"""How the features begin whose instructions need those registers."""
 FEW_REGISTERS = 16
 """Vector registers that the constants of an elementary function would fill."""
 
@@ -133,7 +142,7 @@ class Target:
 
     @property
     def is_native(self) -> bool:
-        """Whether this very process can run its code."""
+        """Whether this very process can run its code; registers of matrices are asked for."""
         return native_target().triple == self.triple and set(self.features) <= set(native_target().features)
 
 
@@ -161,10 +170,12 @@ def get_target(name: str | Target | None) -> Target:
 
 @cache
 def native_target() -> Target:
-    """This machine, as the operating system and LLVM describe it."""
+    """This machine, as the operating system and LLVM describe it; from here on this process may use all of it."""
     import llvmlite.binding as llvm
 
     features = tuple(sorted(f for f, on in llvm.get_host_cpu_features().items() if on))
+    if any(f.startswith(_OF_MATRICES) for f in features) and not _may_use_matrices():
+        features = tuple(f for f in features if not f.startswith(_OF_MATRICES))
     vector_bytes, registers = _vector_shape(platform.machine(), features)
     caches = _cache_sizes()
     return Target(
@@ -179,6 +190,13 @@ def native_target() -> Target:
         l2_bytes=caches.get(2, 512 << 10),
         l3_bytes=caches.get(3, 8 << 20),
     )
+
+
+def _may_use_matrices() -> bool:
+    """Ask the system for registers of matrices, for all threads of this process and those that are forked from it."""
+    if not sys.platform.startswith("linux"):
+        return False
+    return bool(ctypes.CDLL(None).syscall(ARCH_PRCTL, *MATRIX_REQUEST) == 0)
 
 
 def usable_cores() -> int:

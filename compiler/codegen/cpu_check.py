@@ -2,8 +2,9 @@
 
     i1  cpu_fits()        for every CPU of the instruction set: compile it for `baseline`
 
-x86_64 asks the CPU (CPUID, and XGETBV for registers that the system saves); aarch64 asks the system (AT_HWCAP). Bits
-are those of Intel's Software Developer's Manual, volume 2A, of AMD's APM, volume 3, and of Linux's <asm/hwcap.h>.
+x86_64 asks the CPU (CPUID, and XGETBV for registers that the system saves) and, for registers of matrices, Linux;
+aarch64 asks the system (AT_HWCAP). Bits are those of Intel's Software Developer's Manual, volume 2A, of AMD's APM,
+volume 3, and of Linux's <asm/hwcap.h>.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from compiler.errors import TargetError
-from compiler.target import Target
+from compiler.target import ARCH_PRCTL, MATRIX_REQUEST, Target
 
 _BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
 _CPUID, _XCR0 = "cpuid_words", "xcr0_word"
@@ -56,7 +57,7 @@ _CPUID_BITS = {
     "7.ebx": "bmi=3 avx2=5 bmi2=8 avx512f=16 avx512dq=17 adx=19 avx512ifma=21 avx512cd=28 sha=29 avx512bw=30 "
     "avx512vl=31",
     "7.ecx": "avx512vbmi=1 avx512vbmi2=6 gfni=8 vaes=9 vpclmulqdq=10 avx512vnni=11 avx512bitalg=12 avx512vpopcntdq=14",
-    "7.edx": "avx512vp2intersect=8 avx512fp16=23",
+    "7.edx": "avx512vp2intersect=8 amx-bf16=22 avx512fp16=23 amx-tile=24 amx-int8=25",
     "7.1.eax": "sha512=0 sm3=1 sm4=2 avxvnni=4 avx512bf16=5 avxifma=23",
     "7.1.edx": "avxvnniint8=4 avxneconvert=5 avxvnniint16=10 avx10.1=19 avx10.2=19 "
     "ccmp=21 cf=21 egpr=21 ndd=21 nf=21 ppx=21 push2pop2=21 zu=21",
@@ -66,11 +67,11 @@ _CPUID_BITS = {
 _OF_THEIR_INTRINSICS = (
     "clflushopt cldemote clwb clzero cmpccxadd enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri "
     "movrs mwaitx pconfig pku prefetchi prfchw ptwrite raoint rdpid rdpru rdrnd rdseed rtm serialize sgx "
-    "shstk tsxldtrk uintr usermsr waitpkg wbnoinvd widekl xsavec xsaveopt xsaves amx-avx512 amx-bf16 "
-    "amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile"
+    "shstk tsxldtrk uintr usermsr waitpkg wbnoinvd widekl xsavec xsaveopt xsaves amx-avx512 "
+    "amx-complex amx-fp16 amx-fp8 amx-movrs amx-tf32"
 )
 """Features whose instructions come out of intrinsics alone, which no kernel calls: a CPU need not have them."""
-_AVX_STATE, _AVX512_STATE, _APX_STATE = 0x6, 0xE6, 1 << 19
+_AVX_STATE, _AVX512_STATE, _APX_STATE, _MATRICES = 0x6, 0xE6, 1 << 19, 0x60000
 """Bits of XCR0: the system saves these registers."""
 _OSXSAVE = 27
 
@@ -130,6 +131,15 @@ def _check_x86(target: Target) -> str:
         lines += [*_cpuid(value, *_LEAVES[name], register), *_has(value, mask, f"w{number}")]
     if state:
         lines += [f"  %state = call i32 @{_XCR0}()", *_has("%state", state, "state")]
+    if state & _MATRICES:
+        lines.insert(0, "declare i64 @syscall(i64, ...)")
+        asking = f"i64 {ARCH_PRCTL}, " + ", ".join(f"i64 {n}" for n in MATRIX_REQUEST)
+        lines += [
+            f"  %refused = call i64 (i64, ...) @syscall({asking})",
+            "  %granted = icmp eq i64 %refused, 0",
+            "  br i1 %granted, label %matrices, label %no",
+            "matrices:",
+        ]
     return "\n".join([*lines, "  ret i1 true", "no:", "  ret i1 false", "}", ""])
 
 
@@ -143,6 +153,8 @@ def _state(features: Iterable[str]) -> int:
             found |= _AVX512_STATE
         if name in ("egpr", "push2pop2"):
             found |= _APX_STATE
+        if name == "amx-tile":
+            found |= _MATRICES
     return found
 
 

@@ -98,7 +98,7 @@ class Memory:
         key = ("plain", buffer.name, linear, kind)
         known = None if buffer.name in self._written else self._out.remembered(key)
         if known is None:
-            pointer = self._pointer(buffer, linear)
+            pointer = self.pointer(buffer, linear)
             found = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
             known = self._out.remember(key, found)
         return known
@@ -115,7 +115,7 @@ class Memory:
             kind = llvm_type(buffer.dtype, lanes)
             rows = ["poison"] * lanes
             for lane in range(active):
-                pointer = self._pointer(buffer, Linear(start.terms, start.const + lane * start.lane, 0))
+                pointer = self.pointer(buffer, Linear(start.terms, start.const + lane * start.lane, 0))
                 rows[lane] = self._out.value(f"load {kind}, ptr {pointer}, align {buffer.dtype.size_bytes}")
             for number, column in enumerate(transpose(self._out, rows, kind)):
                 self._out.remember((*key, number), column)
@@ -190,7 +190,7 @@ class Memory:
             )
             known = self._out.remembered(key)
             if known is None:
-                pointer = self._pointer(buffer, Linear(linear.terms, linear.const + start, 0))
+                pointer = self.pointer(buffer, Linear(linear.terms, linear.const + start, 0))
                 if tests:
                     mask = self._tests_mask(tests, step, start, last)
                     known = self._masked_load(buffer, pointer, mask, outside)
@@ -287,7 +287,7 @@ class Memory:
             slot = self._slot(buffer, linear, value.lanes)
             self._out.write_slot(slot, value.llvm_type, _slot_align(buffer, value.lanes), value.text)
             return
-        pointer, align = self._pointer(buffer, linear), buffer.dtype.size_bytes
+        pointer, align = self.pointer(buffer, linear), buffer.dtype.size_bytes
         whole = whole or not value.lanes or self._indices.active == value.lanes
         if whole or _own_block(buffer, linear, value.lanes):
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
@@ -314,7 +314,7 @@ class Memory:
 
     def _fetch_line(self, buffer: Buffer, linear: Linear, caches: int) -> None:
         self._out.declarations.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
-        pointer = self._pointer(buffer, linear)
+        pointer = self.pointer(buffer, linear)
         self._out.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {caches}, i32 1)")
 
     def fetch_place(self, load: Load, buffer: Buffer, lines: set[tuple[str, Linear]]) -> None:
@@ -333,7 +333,7 @@ class Memory:
             self._fetch_line(buffer, linear, _ALL_CACHES)
 
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
-        pointer = self._pointer(buffer, linear)
+        pointer = self.pointer(buffer, linear)
         kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
         # A packed constant is padded to whole vectors: its edge needs no mask.
         whole = buffer.packing is not None or _own_block(buffer, linear, lanes)
@@ -343,7 +343,8 @@ class Memory:
             return load_first(self._out, pointer, buffer.dtype, lanes, self._indices.active)
         return self._masked_load(buffer, pointer, self._lane_mask(self._indices.active), "zeroinitializer")
 
-    def _pointer(self, buffer: Buffer, linear: Linear) -> str:
+    def pointer(self, buffer: Buffer, linear: Linear) -> str:
+        """The address of an element."""
         size = buffer.dtype.size_bytes
         key = ("pointer", buffer.name, linear.terms)
         base = self._out.remembered(key)

@@ -13,6 +13,7 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.linear import Active, Linear
+from compiler.codegen.matrices import Matrices
 from compiler.codegen.products import Product
 from compiler.codegen.streamed import known_loads, streamed_after
 from compiler.codegen.team_entry import TeamEntry
@@ -99,6 +100,7 @@ class _Phase:
         self._pointers |= {b.name: self._local(b, target) for b in nest.buffers if b.scope == "local"}
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store)}
         self._values = Values(self._out, target, nest.by_name, {**self._pointers, **own}, written)
+        self._matrices = Matrices(self._out, self._values.indices, self._values.memory, nest.by_name, body)
         self._sizes = {symbol.name: f"%size{i}" for i, symbol in enumerate(nest.symbols)}
         for size in self._sizes.values():
             self._out.starts(size)
@@ -120,7 +122,9 @@ class _Phase:
         with ExitStack() as stack:
             for name, ssa in self._sizes.items():
                 stack.enter_context(self._values.indices.variable(name, ssa))
+            self._matrices.begin_function()
             entry.root(self._walker(), self._nest.body)
+            self._matrices.end_function()
         self._out.emit("ret void")
         params = [
             f"ptr noalias nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
@@ -157,7 +161,8 @@ class _Phase:
         for number, statement in enumerate(stmt.statements):
             if far and number == place:
                 self._fetch(stmt.statements[place + 1 :], far)
-            self._statement(statement)
+            if not self._matrices.is_cleared_next(stmt.statements, number):
+                self._statement(statement)
 
     def _fetch(self, statements: Sequence[Stmt], buffers: Set[str]) -> None:
         """Have what the statements read of some buffers brought nearer; they are not carried out."""
@@ -174,6 +179,14 @@ class _Phase:
         self._on_store = self._store
 
     def _for(self, stmt: For) -> None:
+        if (whole := self._matrices.root(stmt)) is not None:
+            self._matrices.begin(whole)
+            self._for(stmt)
+            self._matrices.end(whole)
+            return
+        if (inside := self._matrices.body(stmt)) is not None:
+            self._matrices.step(inside)
+            return
         match stmt.kind:
             case LoopKind.VECTOR:
                 self._vector(stmt)

@@ -44,21 +44,21 @@ class Values:
         """`pointers`: SSA name of each global buffer; `written`: those that are stored to."""
         self._out, self._buffers = out, buffers
         self.indices = Indices(out)
-        self._memory = Memory(out, self.indices, pointers, target, written)
-        self._dots = Dots(out, self.indices, self._memory, buffers)
+        self.memory = Memory(out, self.indices, pointers, target, written)
+        self._dots = Dots(out, self.indices, self.memory, buffers)
         self._arithmetic = Arithmetic(out, target)
-        self.totals = Totals(out, target, self._memory, self._arithmetic, self.value)
-        self.products = Products(out, self.indices, self._memory, self._arithmetic, buffers)
+        self.totals = Totals(out, target, self.memory, self._arithmetic, self.value)
+        self.products = Products(out, self.indices, self.memory, self._arithmetic, buffers)
         self._guards = 0
         self._target = target
 
     def fetch(self, ahead: Ahead) -> None:
         """Have lines of memory brought nearer."""
-        self._memory.fetch(self._buffers[ahead.buffer], self.indices.linear(ahead.place), ahead.lines)
+        self.memory.fetch(self._buffers[ahead.buffer], self.indices.linear(ahead.place), ahead.lines)
 
     def fetch_place(self, load: Load, lines: set[tuple[str, Linear]]) -> None:
         """Have the lines of a load brought nearer, but for those of `lines`, which it adds to."""
-        self._memory.fetch_place(load, self._buffers[load.buffer], lines)
+        self.memory.fetch_place(load, self._buffers[load.buffer], lines)
 
     # --- expressions
 
@@ -91,10 +91,10 @@ class Values:
     def _by_group(self, expr: Load | Guard | Pick | Lookup) -> Value:
         """What depends on memory, group by group of lanes, joined; a register holds all groups."""
         if isinstance(expr, Load) and self._buffers[expr.buffer].scope == "register":
-            slot = self._memory.place_of_groups(expr, self._buffers[expr.buffer])
+            slot = self.memory.place_of_groups(expr, self._buffers[expr.buffer])
             if slot is not None:
-                return self._memory.load_register(self._buffers[expr.buffer], slot)
-        if isinstance(expr, Load) and self._memory.is_woven(expr, self._buffers[expr.buffer]):
+                return self.memory.load_register(self._buffers[expr.buffer], slot)
+        if isinstance(expr, Load) and self.memory.is_woven(expr, self._buffers[expr.buffer]):
             members = []
             for member in range(self.indices.lanes // self.indices.groups):
                 with self.indices.at_member(member):
@@ -215,12 +215,12 @@ class Values:
         tests = [Linear(linear.terms, linear.const - bound.low, linear.lane) for bound, linear in bounds]
         widths = [bound.high - bound.low for bound, _ in bounds]
         try:
-            linear = self._memory.flat(guard.inside, buffer)
+            linear = self.memory.flat(guard.inside, buffer)
         except LaneDependent:
             return None
         if buffer.scope == "register":
             return None
-        return self._memory.load_guarded(buffer, linear, list(zip(tests, widths, strict=True)), guard.outside)
+        return self.memory.load_guarded(buffer, linear, list(zip(tests, widths, strict=True)), guard.outside)
 
     def _guard_of_lanes(self, guard: Guard, bounds: list[tuple[Bound, Linear]]) -> Value:
         """A guard that differs between lanes: masked where it holds in the first lanes of a known number."""
@@ -298,15 +298,15 @@ class Values:
     def _load(self, load: Load) -> Value:
         buffer = self._buffers[load.buffer]
         try:
-            linear = self._memory.flat(load, buffer)
+            linear = self.memory.flat(load, buffer)
         except LaneDependent:
             # It reads for all lanes: a guard may forbid some.
-            return (not self._guards and self._memory.load_pattern(load, buffer)) or self._lane_by_lane(load)
+            return (not self._guards and self.memory.load_pattern(load, buffer)) or self._lane_by_lane(load)
         if buffer.scope != "register" and linear.lane not in (0, 1):
             # A block reads ahead of this very element, where a guard may forbid it.
-            block = None if self._guards else self._memory.load_transposed(load, buffer, linear)
-            return block or self._memory.load_strided(buffer, linear) or self._lane_by_lane(load)
-        return self._memory.load(buffer, linear)
+            block = None if self._guards else self.memory.load_transposed(load, buffer, linear)
+            return block or self.memory.load_strided(buffer, linear) or self._lane_by_lane(load)
+        return self.memory.load(buffer, linear)
 
     def store(self, load: Load, value: Value) -> None:
         """Emit `buffer[indices] = value`; `load` carries the buffer and the indices."""
@@ -316,24 +316,24 @@ class Values:
             self._store_by_group(buffer, load, value)
             return
         try:
-            linear = self._memory.flat(load, buffer)
+            linear = self.memory.flat(load, buffer)
         except LaneDependent:
             self._store_lane_by_lane(buffer, load, value)
             return
         if buffer.scope == "register":
-            self._memory.store(
+            self.memory.store(
                 buffer, linear, self._arithmetic.broadcast(value, self.indices.lanes if linear.lane else 0)
             )
         elif self.indices.lanes and linear.lane != 1:
             self._store_lane_by_lane(buffer, load, value)
         else:
-            self._memory.store(buffer, linear, self._arithmetic.broadcast(value, self.indices.lanes))
+            self.memory.store(buffer, linear, self._arithmetic.broadcast(value, self.indices.lanes))
 
     def _store_by_group(self, buffer: Buffer, load: Load, value: Value) -> None:
         value = self._arithmetic.broadcast(value, self.indices.lanes)
-        slot = self._memory.place_of_groups(load, buffer) if buffer.scope == "register" else None
+        slot = self.memory.place_of_groups(load, buffer) if buffer.scope == "register" else None
         if slot is not None:
-            self._memory.store(buffer, slot, value)
+            self.memory.store(buffer, slot, value)
             return
         for group in range(self._groups):
             part = take_group(self._out, value, self.indices.groups, group)
@@ -342,7 +342,7 @@ class Values:
 
     def same_in_all_lanes(self, place: Load) -> bool:
         """Whether this is a vector loop and all its lanes address one element."""
-        return bool(self.indices.lanes) and self._memory.is_fixed(place, self._buffers[place.buffer])
+        return bool(self.indices.lanes) and self.memory.is_fixed(place, self._buffers[place.buffer])
 
     def combine_lanes(self, op: str, place: Load, term: Expr) -> None:
         """Emit `place = op(place, term)` for every active lane, the lanes combined first."""
@@ -355,7 +355,7 @@ class Values:
             value = ops.select_lanes(self.indices.first_lanes(active, lanes), value, neutral_lanes)
         buffer = self._buffers[place.buffer]
         if self.totals.wait and self.indices.groups == 1:
-            self.totals.add(op, buffer, self._memory.flat(place, buffer), value)
+            self.totals.add(op, buffer, self.memory.flat(place, buffer), value)
             return
         total = self.totals.of_one(op, value)
         self.store(place, self.totals.with_element(op, self._load(place), total))
@@ -374,7 +374,7 @@ class Values:
                 text = self._out.value(f"extractelement {value.llvm_type} {value.text}, i64 {lane}")
                 one = Value(text, value.dtype, 0)
             with self._out.where(active), self.indices.at_lane(lane):
-                self._memory.store(buffer, self._memory.flat(load, buffer), one)
+                self.memory.store(buffer, self.memory.flat(load, buffer), one)
 
     def _lane_by_lane(self, expr: Expr) -> Value:
         """A vector built from one scalar value per lane: gathers, and guards that differ between lanes."""

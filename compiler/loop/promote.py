@@ -5,7 +5,8 @@
 
 A place is constant when only unrolled loops and the lanes of a vector move it. Accesses that overlap must agree in
 their vectors: a register cannot be written as a vector and read element by element. The rest stays in memory, its
-innermost dimension padded to whole vectors, with room behind the rows of each of many parts (compiler.loop.room).
+innermost dimension padded to whole vectors, with room behind the rows of each of many parts (compiler.loop.room); so
+do sums of an instruction on matrices, whose registers hand them over in memory.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from math import prod
 from typing import assert_never
 
 from compiler.index import Index
-from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store
+from compiler.instruction import INSTRUCTIONS
+from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store, walk_statements
 from compiler.loop.room import spread_rows
-from compiler.scalar import loads
+from compiler.scalar import Dot, loads
 from compiler.symbol import size_at
 
 MANY_PARTS = 16
@@ -36,7 +38,8 @@ def promote(nest: LoopNest) -> LoopNest:
     local = {b.name: b for b in nest.buffers if b.scope == "local"}
     if not local:
         return nest
-    slots: dict[str, set[_Slot] | None] = {name: set() for name in local}
+    summed = _matrices(nest)
+    slots: dict[str, set[_Slot] | None] = {name: None if name in summed else set() for name in local}
     widest = dict.fromkeys(local, 1)
     for name, indices, around in _accesses(nest.body, _Around({}, {})):
         if name not in local:
@@ -59,6 +62,17 @@ def promote(nest: LoopNest) -> LoopNest:
                 _with_room(_padded(buffer, widest[buffer.name])) if buffer.name in local else buffer
             )
     return replace(nest, buffers=tuple(buffers))
+
+
+def _matrices(nest: LoopNest) -> set[str]:
+    """Buffers that instructions on matrices add to."""
+    return {
+        stmt.buffer
+        for stmt in walk_statements(nest.body)
+        if isinstance(stmt, Store)
+        and isinstance(stmt.value, Dot)
+        and INSTRUCTIONS[stmt.value.instruction].takes_matrices
+    }
 
 
 def local_bytes(nest: LoopNest) -> int:

@@ -52,6 +52,7 @@ class _Code:
         if not all(code.startswith(_MAGIC) for code in objects):
             msg = "what should be object code is something else; compile the model again"
             raise CompileError(msg)
+        native_target()  # which asks the system for all registers that the code may use
         builder = llvm.JITLibraryBuilder().add_current_process()
         for code in objects:
             builder.add_object_img(code)

@@ -11,6 +11,7 @@ from compiler.scalar import Apply, Cast, Expr, Load
 from compiler.schedule.contraction import computes, is_direct
 from compiler.schedule.state import ScheduledStage, State
 from compiler.schedule.steps import Tensorize
+from compiler.target import MATRIX_REGISTERS
 
 
 def tensorize(state: State, step: Tensorize) -> State:
@@ -18,7 +19,8 @@ def tensorize(state: State, step: Tensorize) -> State:
 
     Legal on a stage that sums products of a constant and of data of the instruction's own type that is the same for
     all lanes; `loop` reduces, has as many iterations as the instruction's group and stands directly outside the vector
-    loop, which has as many lanes as the instruction. The constant must be packed as well.
+    loop, which has as many lanes as the instruction. The constant must be packed as well. An instruction on matrices
+    takes the unrolled loops over groups, rows and vectors around that loop as well.
     """
     stage = state.stage(step.stage)
     entry = INSTRUCTIONS.get(step.instruction)
@@ -55,6 +57,25 @@ def _check_loops(stage: ScheduledStage, step: Tensorize, entry: Instruction) -> 
         raise ScheduleError(msg)
     if not loop.reduces or loop.extent != Extent(entry.group):
         msg = f"{what} it must reduce over {entry.group} elements, its extent is {loop.extent}"
+        raise ScheduleError(msg)
+    if entry.takes_matrices:
+        _check_matrix(stage, what, entry)
+
+
+def _check_matrix(stage: ScheduledStage, what: str, entry: Instruction) -> None:
+    """Unrolled loops over groups, rows and vectors stand outside the group, for all of which registers are used."""
+    around = stage.loops[-5:-2]
+    unrolled = len(around) == len(("groups", "rows", "vectors"))
+    if not unrolled or any(loop.kind is not LoopKind.UNROLLED for loop in around):
+        msg = f"{what} unrolled loops over groups, rows and vectors must stand around it"
+        raise ScheduleError(msg)
+    groups, rows, vectors = around
+    if not groups.reduces or groups.extent.limit > entry.depth or rows.reduces or vectors.reduces:
+        msg = f"{what} of the loops around it only the outer one reduces, over at most {entry.depth} groups"
+        raise ScheduleError(msg)
+    high, wide = -(-rows.extent.limit // entry.rows), vectors.extent.limit
+    if high * wide + high + 1 > MATRIX_REGISTERS:
+        msg = f"{what} {high} x {wide} matrices and their operands are more than {MATRIX_REGISTERS} registers"
         raise ScheduleError(msg)
 
 

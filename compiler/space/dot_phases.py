@@ -26,7 +26,7 @@ def instructions(
     """Entries that the Target has and that compute what the stage says, the fastest first.
 
     `store`: the map that stores its sums; the last stage where it is None. An entry counts with the share of its
-    products that are not padding.
+    products that are not padding, and of its rows that there are.
     """
     found: list[tuple[float, Instruction]] = []
     for entry in INSTRUCTIONS.values():
@@ -34,8 +34,12 @@ def instructions(
         axis = None if factors is None else group_axis(stage, factors, entry.group)
         stored = store or workload.stages[-1]
         if axis is not None and _lanes_differ(stage, stored, workload, target, entry, axis):
-            used = axis.size / (-(-axis.size // entry.group) * entry.group)
-            found.append((entry.products_per_step * used, entry))
+            used = axis.size / entry.filled(axis.size)
+            row = tile_axes(workload, stored, target, stage).row
+            if entry.takes_matrices:
+                used *= 0.0 if row is None else row.size / (-(-row.size // entry.rows) * entry.rows)
+            if used:
+                found.append((entry.products_per_step * used, entry))
     fastest = sorted(found, key=lambda pair: -pair[0])
     return tuple(
         entry
@@ -46,7 +50,7 @@ def instructions(
 
 def _alike(one: Instruction, other: Instruction) -> bool:
     """Whether two add the same products of the same vectors: the faster one will do."""
-    types = [(e.lanes, e.group, e.left, e.right, e.sum, e.right_limit) for e in (one, other)]
+    types = [(e.lanes, e.group, e.left, e.right, e.sum, e.right_limit, e.rows) for e in (one, other)]
     return types[0] == types[1]
 
 
@@ -63,8 +67,8 @@ def _lanes_differ(
     if vector.name not in weights or vector.name in data:
         return False
     sizes = {a.name: a.size for a in (*stage.axes, *stage.reduce_axes) if a.name in weights}
-    for padded, step in ((vector, entry.lanes), (axis, entry.group)):
-        sizes[padded.name] = -(-padded.size // step) * step
+    sizes[vector.name] = -(-vector.size // entry.lanes) * entry.lanes
+    sizes[axis.name] = entry.filled(axis.size)
     elements = workload.buffers[factors.weights.buffer].elements
     return prod(sizes.values()) <= GROWTH_LIMIT * elements + SLACK
 
@@ -76,7 +80,7 @@ class DotPhases:
         """Copy the data first unless it lies in memory as the instruction reads it."""
         self.entry, self._target = entry, target
         self._copies = not self._direct(workload)
-        parameters = (TYPES.index(entry.left), entry.group)
+        parameters = (TYPES.index(entry.left), self._unit(workload))
         self.workload = copied_data(workload, parameters) if self._copies else workload
         self._algorithm = [Algorithm("copied_data", parameters)] if self._copies else []
 
@@ -95,11 +99,19 @@ class DotPhases:
             raise ValueError(msg)
         return found.name
 
+    def _unit(self, workload: Workload) -> int:
+        """The products of a sum are filled up to a multiple of so many."""
+        stage = workload.stages[0]
+        factors = computes(workload, stage, self.entry)
+        axis = None if factors is None else group_axis(stage, factors, self.entry.group)
+        whole = self.entry.group * self.entry.depth
+        return whole if axis is not None and self.entry.filled(axis.size) % whole == 0 else self.entry.group
+
     def _direct(self, workload: Workload) -> bool:
         stage, buffers = workload.stages[0], workload.buffers
         factors = computes(workload, stage, self.entry)
         axis = None if factors is None else group_axis(stage, factors, self.entry.group)
-        if factors is None or axis is None or axis.size % self.entry.group:
+        if factors is None or axis is None or axis.size != self.entry.filled(axis.size):
             return False
         if not is_direct(factors.data, self.entry.left, lambda name: buffers[name].dtype):
             return False

@@ -18,6 +18,7 @@ from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.down_tile import down_axis, shares_beside
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.inner_tile import InnerTile, inner_axis
+from compiler.space.matrix_tile import MatrixTile
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
@@ -68,7 +69,7 @@ class _Plan:
         """Values that are good without measuring."""
         if isinstance(self.phases, SeparatedPhases):
             return self.phases.usual(self.tile)
-        return default_values(self.tile)
+        return self.tile.usual() if isinstance(self.tile, MatrixTile) else default_values(self.tile)
 
 
 class Reduction:
@@ -176,7 +177,8 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
     plans: dict[str, _Plan] = {}
     for entry in instructions(workload, anchor, target):
         dots = DotPhases(workload, entry, target)
-        tile = RegisterTile(dots.workload, *dots.product_stages, target, threads, (entry, dots.group_axis))
+        kind = MatrixTile if entry.takes_matrices else RegisterTile
+        tile = kind(dots.workload, *dots.product_stages, target, threads, (entry, dots.group_axis))
         plans[entry.name] = _Plan(tile, dots)
     direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:

@@ -83,9 +83,8 @@ class RegisterTile:
     def knobs(self) -> tuple[Knob, ...]:
         """rows, vectors, order, reduce, unroll; beside, depth and parallel where there is a choice."""
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
-        row_size = axes.row.size if axes.row is not None else 1
         found = [
-            Knob("rows", heights(row_size)),
+            Knob("rows", self.heights),
             Knob("vectors", tuple(v for v in VECTORS if v <= self.panels)),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),
@@ -99,6 +98,11 @@ class RegisterTile:
         if self.threads > 1 and not self._inside:
             found.append(Knob("parallel", tuple(range(1, 2 + len(axes.others) + (axes.row is not None)))))
         return tuple(found)
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """How many rows a tile may have, ascending."""
+        return heights(self.axes.row.size if self.axes.row is not None else 1)
 
     @property
     def sums(self) -> list[tuple[str, int]]:
@@ -205,8 +209,12 @@ class RegisterTile:
         others = [a.name for a in self.axes.still]
         steps += self.tile_reduction(self.anchor.name, [*sums[rotation:], *sums[:rotation]], others, values)
         steps += self._share(outer, number(values, "parallel"))
-        steps += innermost(self.store.name, unrolled, lane)
+        steps += innermost(self.store.name, self.in_body(unrolled), lane)
         return steps + [Pack(self.anchor.name, name) for name in self.packs]
+
+    def in_body(self, loops: list[str]) -> list[str]:
+        """Of the loops over a tile's vectors those that are unrolled where the map stores it."""
+        return loops
 
     def _tile_output(self, values: dict[str, Value]) -> list[Step]:
         axes, vector, lanes = self.axes, self.axes.vector.name, self.axes.lanes

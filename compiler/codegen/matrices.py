@@ -1,0 +1,309 @@
+"""Sums of products in registers that hold whole matrices.
+
+    for k.o:                                                  the sums: zero, or from memory
+      for k.i, rows, columns unrolled:                        for k.o:
+        for n vector: t[m, n] = tdpbusd(t, x, w over j)   →     of each 16 rows of x and 16 columns of w: a register
+                                                                of each pair: an instruction
+                                                              the sums to memory
+
+What the registers hold (rows, and bytes of a row) is set before they are used; a function that has one such setting
+makes it once. Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18 (Intel AMX).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from compiler.codegen.emitter import Emitter
+from compiler.codegen.indices import Indices
+from compiler.codegen.linear import Linear
+from compiler.codegen.memory import Memory
+from compiler.errors import CompileError
+from compiler.instruction import INSTRUCTIONS, Instruction
+from compiler.loop.ir import Buffer, For, LoopKind, Stmt, Store, sub_statements
+from compiler.scalar import Const, Dot, Load
+from compiler.target import MATRIX_REGISTERS
+
+_CHAINED = (LoopKind.SERIAL, LoopKind.UNROLLED)
+_GROUP_BYTES, _SUM_BYTES = 4, 4
+_CONFIGURATION_BYTES, _PALETTE = 64, 1
+_ROW_BYTES_AT, _ROWS_AT = 16, 48
+"""Where a configuration has the bytes of each register's rows, two bytes each, and the rows, one byte each."""
+_LOAD, _STORE, _ZERO = "llvm.x86.tileloadd64", "llvm.x86.tilestored64", "llvm.x86.tilezero"
+_CONFIGURE, _RELEASE = "llvm.x86.ldtilecfg", "llvm.x86.tilerelease"
+
+
+@dataclass(frozen=True)
+class MatrixNest:
+    """A reduction by an instruction on matrices.
+
+    Attributes:
+        root: its outermost loop.
+        body: the outermost of the loops that the instruction takes in, unrolled over groups, rows and vectors.
+        loops: those that are in the code, by name, and their iterations.
+        vector: the innermost loop.
+    """
+
+    root: For
+    body: For
+    loops: dict[str, int]
+    vector: For
+    store: Store
+    dot: Dot
+
+    @property
+    def entry(self) -> Instruction:
+        """The instruction."""
+        return INSTRUCTIONS[self.dot.instruction]
+
+    def extent(self, name: str | None) -> int:
+        """Iterations of a loop; 1 where there is none."""
+        return 1 if name is None else self.loops[name]
+
+
+def matrix_nests(stmt: Stmt) -> Iterator[MatrixNest]:
+    """All of a statement."""
+    chain: list[For] = []
+    inner = stmt
+    while isinstance(inner, For) and inner.kind in _CHAINED:
+        chain.append(inner)
+        inner = inner.body
+    found = _nest(chain, inner)
+    if found is not None:
+        yield found
+    else:
+        for part in sub_statements(stmt):
+            yield from matrix_nests(part)
+
+
+def _nest(chain: list[For], inner: Stmt) -> MatrixNest | None:
+    match inner:
+        case For(_, _, LoopKind.VECTOR, Store(value=Dot() as dot) as store) if INSTRUCTIONS[
+            dot.instruction
+        ].takes_matrices:
+            pass
+        case _:
+            return None
+    stored = {name for index in store.indices for name in index.names()}
+    inside = next((i for i, f in enumerate(chain) if f.kind is LoopKind.UNROLLED), len(chain))
+    if any(f.kind is not LoopKind.UNROLLED or f.extent.bound is not None for f in chain[inside:]):
+        msg = f"the loops that {dot.instruction} takes in must be unrolled, and their iterations known"
+        raise CompileError(msg)
+    outermost = max((i + 1 for i, f in enumerate(chain[:inside]) if f.var in stored), default=0)
+    body = chain[inside] if inside < len(chain) else inner
+    root = chain[outermost] if outermost < len(chain) else inner
+    loops = {f.var: f.extent.limit for f in chain[inside:]}
+    return MatrixNest(root, body, loops, inner, store, dot)
+
+
+def clears(stmt: Stmt, nest: MatrixNest) -> bool:
+    """Whether the statement sets all the sums of a nest to zero, and does nothing else."""
+    loops: dict[str, int] = {}
+    while isinstance(stmt, For) and stmt.kind is LoopKind.UNROLLED and stmt.extent.bound is None:
+        loops[stmt.var] = stmt.extent.limit
+        stmt = stmt.body
+    match stmt:
+        case For(var, extent, LoopKind.VECTOR, Store(buffer, indices, Const(value=0))):
+            stored = {name for index in nest.store.indices for name in index.names()}
+            own = {name: size for name, size in nest.loops.items() if name in stored}
+            same = (var, extent) == (nest.vector.var, nest.vector.extent) and own == loops
+            return same and buffer == nest.store.buffer and indices == nest.store.indices
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """Where a factor or the sums lie: the place of the first element, and elements between neighbours along loops."""
+
+    buffer: Buffer
+    first: Linear
+    steps: dict[str, int]
+
+    def step(self, name: str | None) -> int:
+        """Elements between neighbours along a loop; 0 where there is no loop."""
+        return 0 if name is None else self.steps[name]
+
+    def at(self, offset: int) -> Linear:
+        """The place so many elements behind the first."""
+        return Linear(self.first.terms, self.first.const + offset, 0)
+
+
+class Matrices:
+    """Emits the nests of one function."""
+
+    def __init__(
+        self, out: Emitter, indices: Indices, memory: Memory, buffers: dict[str, Buffer], body: Stmt
+    ) -> None:
+        """Share the function's state, and find its nests."""
+        self._out, self._indices, self._memory, self._buffers = out, indices, memory, buffers
+        found = list(matrix_nests(body))
+        self._nests = {id(nest.root): nest for nest in found}
+        self._bodies = {id(nest.body): nest for nest in found}
+        self._fresh: set[int] = set()
+        self._settings = {_configuration(*self._shape(nest)) for nest in found}
+        self._inside = False
+
+    def begin_function(self) -> None:
+        """Set the registers up where all nests need them alike."""
+        if len(self._settings) == 1:
+            self._configure(next(iter(self._settings)))
+
+    def end_function(self) -> None:
+        """Leave the registers unused, so that nobody has to save them."""
+        if self._settings:
+            self._out.declarations.add(f"declare void @{_RELEASE}()")
+            self._out.emit(f"call void @{_RELEASE}()")
+
+    def is_cleared_next(self, statements: Sequence[Stmt], place: int) -> bool:
+        """Whether a statement sets the sums of the nest behind it to zero: it is left out, for registers can be."""
+        if not self._nests or place + 1 == len(statements):
+            return False
+        nest = self._nests.get(id(statements[place + 1]))
+        if nest is None or not clears(statements[place], nest):
+            return False
+        self._fresh.add(id(nest.root))
+        return True
+
+    def root(self, stmt: Stmt) -> MatrixNest | None:
+        """The nest that begins with a statement, but inside of it."""
+        return None if self._inside else self._nests.get(id(stmt))
+
+    def body(self, stmt: Stmt) -> MatrixNest | None:
+        """The nest whose instructions take the place of a statement."""
+        return self._bodies.get(id(stmt)) if self._inside else None
+
+    def begin(self, nest: MatrixNest) -> None:
+        """The sums come into registers."""
+        if len(self._settings) > 1:
+            self._configure(_configuration(*self._shape(nest)))
+        self._inside = True
+        if id(nest.root) in self._fresh:
+            self._out.declarations.add(f"declare void @{_ZERO}(i8 immarg)")
+            high, wide = self._grid(nest)
+            for register in range(high * wide):
+                self._out.emit(f"call void @{_ZERO}(i8 {register})")
+        else:
+            self._move_sums(nest, _LOAD)
+
+    def end(self, nest: MatrixNest) -> None:
+        """The sums go to memory."""
+        self._inside = False
+        self._move_sums(nest, _STORE)
+
+    def step(self, nest: MatrixNest) -> None:
+        """All products of the body: the data of all rows stays in registers, weights pass by."""
+        entry, out = nest.entry, self._out
+        out.declarations.update(entry.declarations)
+        groups, rows, vectors = self._names(nest)
+        left = self._operand(nest.dot.left, nest, 0)
+        right = self._operand(nest.dot.right, nest, entry.group)
+        if left.step(nest.dot.var) != 1 or (groups and left.step(groups) != entry.group):
+            raise _misplaced(nest.dot.left)
+        if right.step(nest.dot.var) != 1:
+            raise _misplaced(nest.dot.right)
+        high, wide = self._grid(nest)
+        kept = range(high * wide, high * wide + high)
+        for i, register in enumerate(kept):
+            self._load(register, left, i * entry.rows * left.step(rows), left.step(rows))
+        for j in range(wide):
+            self._load(kept.stop, right, j * right.step(vectors), right.step(groups))
+            for i, register in enumerate(kept):
+                out.emit(entry.template[0].format(sum=i * wide + j, left=register, right=kept.stop))
+
+    def _load(self, register: int, operand: _Operand, offset: int, step: int) -> None:
+        self._move(_LOAD, register, operand, offset, step)
+
+    def _move(self, name: str, register: int, operand: _Operand, offset: int, step: int) -> None:
+        """Between a register and memory; `offset`, `step`: elements to its first row, and from each to the next."""
+        self._out.declarations.add(f"declare void @{name}(i8 immarg, ptr, i64)")
+        pointer = self._memory.pointer(operand.buffer, operand.at(offset))
+        step *= operand.buffer.dtype.size_bytes
+        self._out.emit(f"call void @{name}(i8 {register}, ptr {pointer}, i64 {step})")
+
+    def _move_sums(self, nest: MatrixNest, name: str) -> None:
+        _, rows, vectors = self._names(nest)
+        sums = self._operand(Load(nest.store.buffer, nest.store.indices), nest, 1)
+        high, wide = self._grid(nest)
+        for i in range(high):
+            for j in range(wide):
+                offset = i * nest.entry.rows * sums.step(rows) + j * sums.step(vectors)
+                self._move(name, i * wide + j, sums, offset, sums.step(rows))
+
+    def _operand(self, load: Load, nest: MatrixNest, lane: int) -> _Operand:
+        """Where an operand lies, and how far each loop of the nest moves it; `lane`: elements between lanes."""
+        buffer = self._buffers[load.buffer]
+        names = (*nest.loops, nest.dot.var)
+        steps: dict[str, int] = {}
+        before = self._indices.enter_vector(nest.vector.var, nest.entry.lanes, nest.entry.lanes)
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self._indices.constant(name, 0))
+            first = self._memory.flat(load, buffer)
+        for moved in names:
+            with ExitStack() as stack:
+                for name in names:
+                    stack.enter_context(self._indices.constant(name, int(name == moved)))
+                place = self._memory.flat(load, buffer)
+            if place.terms != first.terms:
+                raise _misplaced(load)
+            steps[moved] = place.const - first.const
+        self._indices.leave_vector(before)
+        if first.lane != lane:
+            raise _misplaced(load)
+        return _Operand(buffer, first._replace(lane=0), steps)
+
+    def _names(self, nest: MatrixNest) -> tuple[str | None, str | None, str | None]:
+        """The loops over groups, rows and vectors; None where there is one iteration, and no loop."""
+        stored = {name for index in nest.store.indices for name in index.names()}
+        last = nest.store.indices[-1].names()
+        own = [name for name in nest.loops if name in stored]
+        groups = [name for name in nest.loops if name not in stored]
+        rows, vectors = [n for n in own if n not in last], [n for n in own if n in last]
+        if max(len(groups), len(rows), len(vectors)) > 1:
+            msg = f"{nest.entry.name} takes in one loop each over groups, rows and vectors"
+            raise CompileError(msg)
+        return next(iter(groups), None), next(iter(rows), None), next(iter(vectors), None)
+
+    def _grid(self, nest: MatrixNest) -> tuple[int, int]:
+        """Matrices of sums below each other, and beside each other."""
+        _, rows, vectors = self._names(nest)
+        return -(-nest.extent(rows) // nest.entry.rows), nest.extent(vectors)
+
+    def _shape(self, nest: MatrixNest) -> tuple[int, int, int, int]:
+        """Rows of the tile, rows of one matrix, matrices beside each other, and the groups that are added at once."""
+        groups, rows, _ = self._names(nest)
+        return nest.extent(rows), nest.entry.rows, self._grid(nest)[1], nest.extent(groups)
+
+    def _configure(self, setting: bytes) -> None:
+        name = f"@matrices_{setting[_ROW_BYTES_AT:].hex()}"
+        text = "".join(f"\\{byte:02X}" for byte in setting)
+        self._out.declarations |= {
+            f'{name} = private unnamed_addr constant [{len(setting)} x i8] c"{text}", align {len(setting)}',
+            f"declare void @{_CONFIGURE}(ptr)",
+        }
+        self._out.emit(f"call void @{_CONFIGURE}(ptr {name})")
+
+
+def _configuration(rows: int, most: int, wide: int, groups: int) -> bytes:
+    """Rows and bytes of a row of each register: the sums, then the data, then the weights that pass by."""
+    heights = [min(most, rows - first) for first in range(0, rows, most)]
+    lanes = most * _SUM_BYTES
+    sums = [(height, lanes) for height in heights for _ in range(wide)]
+    left = [(height, groups * _GROUP_BYTES) for height in heights]
+    registers = [*sums, *left, (groups, lanes)]
+    if len(registers) > MATRIX_REGISTERS:
+        msg = f"a tile of {rows} rows and {wide} vectors needs {len(registers)} registers of matrices"
+        raise CompileError(msg)
+    found = bytearray(_CONFIGURATION_BYTES)
+    found[0] = _PALETTE
+    for number, (height, width) in enumerate(registers):
+        found[_ROW_BYTES_AT + 2 * number : _ROW_BYTES_AT + 2 * number + 2] = width.to_bytes(2, "little")
+        found[_ROWS_AT + number] = height
+    return bytes(found)
+
+
+def _misplaced(load: Load) -> CompileError:
+    return CompileError(f"the operand {load.buffer} of an instruction on matrices does not lie as it needs; pack it")

@@ -1,0 +1,141 @@
+"""Tiles of an instruction on matrices: its sums stay in registers of 16 rows and 16 columns across the whole reduction.
+
+    for tiles of rows x columns:
+        for groups, `depth` at once:
+            of each 16 rows the data, of each 16 columns the weights: a register
+            each pair of them: an instruction
+        the sums to memory of the thread
+        the map, row by row
+
+The loops of the innermost body are the instruction's own: groups, rows, columns. Its edges are smaller matrices.
+"""
+
+from __future__ import annotations
+
+from compiler.instruction import Instruction
+from compiler.schedule.steps import Reorder, Split, Step, Tensorize
+from compiler.space.default_order import cheapest_order, tile_traffic
+from compiler.space.register_tile import RegisterTile, innermost
+from compiler.space.space import Value, number
+from compiler.target import MATRIX_REGISTERS, Target
+from compiler.workload.ir import Stage, Workload
+
+HEIGHTS = (4, 6, 7, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32, 48, 64)
+"""Rows of a tile; all of them where they fit."""
+SHARES_PER_THREAD = 4
+
+
+class MatrixTile(RegisterTile):
+    """A tile of rows x vectors, in so many matrices as hold them. `unroll` is the depth of the instruction."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        anchor: Stage,
+        store: Stage,
+        target: Target,
+        threads: int,
+        dot: tuple[Instruction, str],
+    ) -> None:
+        """`dot`: an instruction on matrices, and the reduction axis of its groups."""
+        super().__init__(workload, anchor, store, target, threads, dot)
+        self.entry, self.along = dot
+        self.depths = self.depths[-1:]
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """How many rows a tile may have, ascending."""
+        rows = 1 if self.axes.row is None else self.axes.row.size
+        whole = {rows} if self._matrices(rows, 1) <= MATRIX_REGISTERS else set()
+        return tuple(sorted({h for h in HEIGHTS if h <= rows} | whole)) or (rows,)
+
+    @property
+    def unrolls(self) -> tuple[int, ...]:
+        """The depth, one number: groups that one instruction adds."""
+        return (self.entry.depth_of(self._groups),)
+
+    def legal(self, values: dict[str, Value]) -> bool:
+        """Sums and operands fit in the registers."""
+        rows, vectors = number(values, "rows"), number(values, "vectors")
+        fits = self._matrices(rows, vectors) <= MATRIX_REGISTERS and vectors <= self.panels
+        return fits and self._block_fits(values)
+
+    def usual(self) -> dict[str, Value]:
+        """Values that are good without measuring: the tile with the least instructions and loads, edges counted."""
+        rows, vectors = min(self._tiles(), key=self._cost)
+        depth = self.unrolls[0]
+        orders = self.loops_by_order({"rows": rows, "beside": 1, "vectors": vectors})
+        steps = self._groups // depth
+        for name, size in self.sums:
+            steps *= 1 if name == self.along else size
+        cycles = float(depth * steps * self._high(rows) * vectors)
+        traffic = tile_traffic(self.workload, self.anchor, self.store, self.axes, self.target, rows, cycles)
+        order = cheapest_order(orders, traffic)
+        counts = [count for _, count in orders[order]]
+        parallel, shares = 1, SHARES_PER_THREAD * self.threads
+        tiles = counts[0]
+        while parallel < len(counts) and tiles < shares:
+            tiles *= counts[parallel]
+            parallel += 1
+        return {
+            "rows": rows,
+            "vectors": vectors,
+            "order": order,
+            "reduce": 0,
+            "unroll": depth,
+            "parallel": parallel,
+        }
+
+    def in_body(self, loops: list[str]) -> list[str]:
+        """Columns: the sums are in memory, so that rows need not be known when code is made."""
+        return loops[-1:]
+
+    def tile_reduction(
+        self, stage: str, sums: list[tuple[str, int]], others: list[str], values: dict[str, Value]
+    ) -> list[Step]:
+        """Loops over groups of `depth`, and inside them what the instruction does."""
+        row, vector, along = self.axes.row, self.axes.vector.name, self.along
+        depth, group = self.unrolls[0], f"{along}.i"
+        steps: list[Step] = [Split(stage, vector, self.axes.lanes), Split(stage, along, self.entry.group)]
+        deep, serial = f"{along}.o", [name for name, _ in sums if name != along]
+        if depth < self._groups:
+            steps.append(Split(stage, deep, depth))
+            place = [name for name, _ in sums].index(along)
+            serial.insert(place, f"{along}.o.o")
+            deep = f"{along}.o.i"
+        unrolled = [deep, *(() if row is None else (row.name,)), f"{vector}.o"]
+        lane = f"{vector}.i"
+        steps.append(Reorder(stage, (*others, *serial, *unrolled, group, lane)))
+        steps += innermost(stage, unrolled, lane)
+        return [*steps, Tensorize(stage, group, self.entry.name)]
+
+    @property
+    def _groups(self) -> int:
+        size = next(a.size for a in self.anchor.reduce_axes if a.name == self.along)
+        return size // self.entry.group
+
+    def _high(self, rows: int) -> int:
+        """Matrices below each other."""
+        return -(-rows // self.entry.rows)
+
+    def _matrices(self, rows: int, vectors: int) -> int:
+        """Registers: of sums, of the data of all rows, and one for weights, which pass by."""
+        high = self._high(rows)
+        return high * vectors + high + 1
+
+    def _tiles(self) -> list[tuple[int, int]]:
+        vectors = range(1, min(self.panels, MATRIX_REGISTERS) + 1)
+        return [(h, v) for h in self.heights for v in vectors if self._matrices(h, v) <= MATRIX_REGISTERS]
+
+    def _cost(self, tile: tuple[int, int]) -> tuple[int, int, int]:
+        """Instructions and half of the loads of one step of the reduction in all tiles.
+
+        Of equals those without edges come first, which need no other setting of the registers, then larger ones.
+        """
+        rows, vectors = tile
+        size = 1 if self.axes.row is None else self.axes.row.size
+        heights = [self._high(rows)] * (size // rows) + [self._high(size % rows)] * (size % rows > 0)
+        widths = [vectors] * (self.panels // vectors) + [self.panels % vectors] * (self.panels % vectors > 0)
+        cost = sum(2 * h * w + h + w for h in heights for w in widths)
+        edges = (size % rows > 0) + (self.panels % vectors > 0)
+        return cost, edges, -rows * vectors
