@@ -78,15 +78,19 @@ class Instruction:
         """Products per machine instruction on a vector: with it the rules choose between entries."""
         return self.rows * self.depth * self.lanes * self.group / (self.cost * len(self.template))
 
-    def filled(self, products: int) -> int:
-        """So many products of a sum, and those with zero that fill up what the instruction takes.
+    def unit(self, products: int) -> int:
+        """Sums of so many products are filled up to a multiple of this, with zeros.
 
         A matrix need not be full: its depth is a divisor of the groups, where one of them is at least half of the most.
         """
         groups = -(-products // self.group)
-        if 2 * self.depth_of(groups) < min(self.depth, groups):
-            groups = -(-groups // self.depth) * self.depth
-        return groups * self.group
+        whole = 2 * self.depth_of(groups) >= min(self.depth, groups)
+        return self.group if whole else self.group * self.depth
+
+    def filled(self, products: int) -> int:
+        """So many products of a sum, and the zeros behind them."""
+        unit = self.unit(products)
+        return -(-products // unit) * unit
 
     def depth_of(self, groups: int) -> int:
         """Of so many groups, those that one instruction adds."""

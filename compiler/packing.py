@@ -14,6 +14,8 @@ Role = Literal["input", "constant", "output", "scratch"]
 
 
 _COLUMNS = 1024
+LARGEST = (2.0 - 2.0**-7) * 2.0**127
+"""Finite bf16 number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,32 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """Each float as a sum of short ones: the nearest, the nearest to what that leaves, and so on.
+
+    result[..., k] = the k-th of `count` numbers of type `dtype` whose sum is source[...], nearly
+
+    All but the last are finite.
+    """
+
+    count: int
+    dtype: DType = DType.BF16
+
+    def view(self, array: np.ndarray) -> np.ndarray:
+        """The array itself."""
+        return array
+
+    def rows(self, part: np.ndarray) -> np.ndarray:
+        """What becomes of some of the array's elements along its first dimension."""
+        found = np.empty((self.count, *part.shape), self.dtype.numpy)
+        rest = part
+        for number in range(self.count):
+            found[number] = np.clip(rest, -LARGEST, LARGEST) if number < self.count - 1 else rest
+            rest = rest - found[number].astype(part.dtype)
+        return np.moveaxis(found, 0, -1)
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """How a constant is rearranged once, before the first run.
 
@@ -73,7 +101,7 @@ class Packing:
     source: str
     shape: tuple[int, ...]
     coefficients: tuple[tuple[int, ...], ...]
-    transform: Transform | None = None
+    transform: Transform | Parts | None = None
     dtype: DType | None = None
     start: tuple[int, ...] = ()
 

@@ -22,7 +22,7 @@ from typing import Any
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.packing import Packing, Role, Transform
+from compiler.packing import Packing, Parts, Role, Transform
 from compiler.symbol import Size, as_size, product, size_at
 
 _NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
@@ -133,11 +133,13 @@ def _kernel_from_json(data: Any, objects: Mapping[str, bytes]) -> Kernel:
 
 
 def _packing_json(packing: Packing) -> dict[str, Any]:
-    transform = packing.transform
+    whole = packing.transform
+    transform = whole if isinstance(whole, Transform) else None
     return {
         "source": packing.source,
         "shape": list(packing.shape),
         "coefficients": [list(row) for row in packing.coefficients],
+        "parts": [whole.count, whole.dtype.value] if isinstance(whole, Parts) else None,
         "transform": None
         if transform is None
         else [list(transform.shape), [list(r) for r in transform.matrix]],
@@ -150,8 +152,11 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
 
 
 def _packing_from_json(data: Any) -> Packing:
-    transform = None
-    if data["transform"] is not None:
+    transform: Transform | Parts | None = None
+    if data.get("parts") is not None:
+        count, kind = data["parts"]
+        transform = Parts(int(count), DType(kind))
+    elif data["transform"] is not None:
         shape, matrix = data["transform"]
         rows = tuple(tuple(float(v) for v in row) for row in matrix)
         kind = data.get("transformed")

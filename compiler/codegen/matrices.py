@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
@@ -131,6 +132,16 @@ class _Operand:
         return Linear(self.first.terms, self.first.const + offset, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The loops in a body, None where there is one iteration and no loop; `others` than those of one instruction."""
+
+    groups: str | None
+    rows: str | None
+    vectors: str | None
+    others: tuple[str, ...]
+
+
 class Matrices:
     """Emits the nests of one function."""
 
@@ -194,27 +205,42 @@ class Matrices:
         self._move_sums(nest, _STORE)
 
     def step(self, nest: MatrixNest) -> None:
-        """All products of the body: the data of all rows stays in registers, weights pass by."""
-        entry, out = nest.entry, self._out
-        out.declarations.update(entry.declarations)
-        groups, rows, vectors = self._names(nest)
+        """All products of the body. What an operand's registers hold is not loaded again for the next ones."""
+        self._out.declarations.update(nest.entry.declarations)
+        others = self._names(nest).others
+        held: dict[int, tuple[str, Linear]] = {}
+        for numbers in product(*(range(nest.loops[name]) for name in others)):
+            with ExitStack() as stack:
+                for name, number in zip(others, numbers, strict=True):
+                    stack.enter_context(self._indices.constant(name, number))
+                self._products(nest, held)
+
+    def _products(self, nest: MatrixNest, held: dict[int, tuple[str, Linear]]) -> None:
+        """Of all rows and columns once; `held`: what registers have from before."""
+        entry, names = nest.entry, self._names(nest)
         left = self._operand(nest.dot.left, nest, 0)
         right = self._operand(nest.dot.right, nest, entry.group)
-        if left.step(nest.dot.var) != 1 or (groups and left.step(groups) != entry.group):
+        if left.step(nest.dot.var) != 1 or (names.groups and left.step(names.groups) != entry.group):
             raise _misplaced(nest.dot.left)
         if right.step(nest.dot.var) != 1:
             raise _misplaced(nest.dot.right)
         high, wide = self._grid(nest)
-        kept = range(high * wide, high * wide + high)
-        for i, register in enumerate(kept):
-            self._load(register, left, i * entry.rows * left.step(rows), left.step(rows))
+        below, beside = _operand_registers(high, wide)
+        for i, register in enumerate(below):
+            self._load(register, left, i * entry.rows * left.step(names.rows), left.step(names.rows), held)
         for j in range(wide):
-            self._load(kept.stop, right, j * right.step(vectors), right.step(groups))
-            for i, register in enumerate(kept):
-                out.emit(entry.template[0].format(sum=i * wide + j, left=register, right=kept.stop))
+            register = beside[j % len(beside)]
+            self._load(register, right, j * right.step(names.vectors), right.step(names.groups), held)
+            for i, row in enumerate(below):
+                self._out.emit(entry.template[0].format(sum=i * wide + j, left=row, right=register))
 
-    def _load(self, register: int, operand: _Operand, offset: int, step: int) -> None:
-        self._move(_LOAD, register, operand, offset, step)
+    def _load(
+        self, register: int, operand: _Operand, offset: int, step: int, held: dict[int, tuple[str, Linear]]
+    ) -> None:
+        place = operand.buffer.name, operand.at(offset)
+        if held.get(register) != place:
+            self._move(_LOAD, register, operand, offset, step)
+            held[register] = place
 
     def _move(self, name: str, register: int, operand: _Operand, offset: int, step: int) -> None:
         """Between a register and memory; `offset`, `step`: elements to its first row, and from each to the next."""
@@ -224,7 +250,8 @@ class Matrices:
         self._out.emit(f"call void @{name}(i8 {register}, ptr {pointer}, i64 {step})")
 
     def _move_sums(self, nest: MatrixNest, name: str) -> None:
-        _, rows, vectors = self._names(nest)
+        names = self._names(nest)
+        rows, vectors = names.rows, names.vectors
         sums = self._operand(Load(nest.store.buffer, nest.store.indices), nest, 1)
         high, wide = self._grid(nest)
         for i in range(high):
@@ -233,9 +260,10 @@ class Matrices:
                 self._move(name, i * wide + j, sums, offset, sums.step(rows))
 
     def _operand(self, load: Load, nest: MatrixNest, lane: int) -> _Operand:
-        """Where an operand lies, and how far each loop of the nest moves it; `lane`: elements between lanes."""
+        """Where an operand lies, and how far the instruction's loops move it; `lane`: elements between lanes."""
         buffer = self._buffers[load.buffer]
-        names = (*nest.loops, nest.dot.var)
+        others = self._names(nest).others
+        names = (*(name for name in nest.loops if name not in others), nest.dot.var)
         steps: dict[str, int] = {}
         before = self._indices.enter_vector(nest.vector.var, nest.entry.lanes, nest.entry.lanes)
         with ExitStack() as stack:
@@ -255,27 +283,30 @@ class Matrices:
             raise _misplaced(load)
         return _Operand(buffer, first._replace(lane=0), steps)
 
-    def _names(self, nest: MatrixNest) -> tuple[str | None, str | None, str | None]:
-        """The loops over groups, rows and vectors; None where there is one iteration, and no loop."""
+    def _names(self, nest: MatrixNest) -> _Names:
         stored = {name for index in nest.store.indices for name in index.names()}
         last = nest.store.indices[-1].names()
-        own = [name for name in nest.loops if name in stored]
-        groups = [name for name in nest.loops if name not in stored]
-        rows, vectors = [n for n in own if n not in last], [n for n in own if n in last]
-        if max(len(groups), len(rows), len(vectors)) > 1:
-            msg = f"{nest.entry.name} takes in one loop each over groups, rows and vectors"
+        sums = [name for name in nest.loops if name not in stored]
+        rows = [name for name in nest.loops if name in stored - last]
+        vectors = [name for name in nest.loops if name in last]
+        if max(len(rows), len(vectors)) > 1:
+            msg = f"{nest.entry.name} takes in one loop each over rows and vectors"
             raise CompileError(msg)
-        return next(iter(groups), None), next(iter(rows), None), next(iter(vectors), None)
+        moves = {n for n in sums for i in nest.dot.left.indices if i.coefficient(n) == nest.entry.group}
+        groups = sums[-1] if sums and sums[-1] in moves else None
+        others = tuple(name for name in sums if name != groups)
+        return _Names(groups, next(iter(rows), None), next(iter(vectors), None), others)
 
     def _grid(self, nest: MatrixNest) -> tuple[int, int]:
         """Matrices of sums below each other, and beside each other."""
-        _, rows, vectors = self._names(nest)
+        names = self._names(nest)
+        rows, vectors = names.rows, names.vectors
         return -(-nest.extent(rows) // nest.entry.rows), nest.extent(vectors)
 
     def _shape(self, nest: MatrixNest) -> tuple[int, int, int, int]:
         """Rows of the tile, rows of one matrix, matrices beside each other, and the groups that are added at once."""
-        groups, rows, _ = self._names(nest)
-        return nest.extent(rows), nest.entry.rows, self._grid(nest)[1], nest.extent(groups)
+        names = self._names(nest)
+        return nest.extent(names.rows), nest.entry.rows, self._grid(nest)[1], nest.extent(names.groups)
 
     def _configure(self, setting: bytes) -> None:
         name = f"@matrices_{setting[_ROW_BYTES_AT:].hex()}"
@@ -287,16 +318,23 @@ class Matrices:
         self._out.emit(f"call void @{_CONFIGURE}(ptr {name})")
 
 
+def _operand_registers(high: int, wide: int) -> tuple[range, range]:
+    """Behind those of the sums: of the data of all rows, and of the weights, which pass by where they have no room."""
+    below = range(high * wide, high * wide + high)
+    return below, range(below.stop, below.stop + min(wide, MATRIX_REGISTERS - below.stop))
+
+
 def _configuration(rows: int, most: int, wide: int, groups: int) -> bytes:
-    """Rows and bytes of a row of each register: the sums, then the data, then the weights that pass by."""
+    """Rows and bytes of a row of each register: the sums, then the data, then the weights."""
     heights = [min(most, rows - first) for first in range(0, rows, most)]
     lanes = most * _SUM_BYTES
     sums = [(height, lanes) for height in heights for _ in range(wide)]
-    left = [(height, groups * _GROUP_BYTES) for height in heights]
-    registers = [*sums, *left, (groups, lanes)]
-    if len(registers) > MATRIX_REGISTERS:
-        msg = f"a tile of {rows} rows and {wide} vectors needs {len(registers)} registers of matrices"
+    _, beside = _operand_registers(len(heights), wide)
+    if not beside:
+        msg = f"a tile of {rows} rows and {wide} vectors needs more than {MATRIX_REGISTERS} registers of matrices"
         raise CompileError(msg)
+    left = [(height, groups * _GROUP_BYTES) for height in heights]
+    registers = [*sums, *left, *((groups, lanes) for _ in beside)]
     found = bytearray(_CONFIGURATION_BYTES)
     found[0] = _PALETTE
     for number, (height, width) in enumerate(registers):
@@ -306,4 +344,6 @@ def _configuration(rows: int, most: int, wide: int, groups: int) -> bytes:
 
 
 def _misplaced(load: Load) -> CompileError:
-    return CompileError(f"the operand {load.buffer} of an instruction on matrices does not lie as it needs; pack it")
+    return CompileError(
+        f"the operand {load.buffer} of an instruction on matrices does not lie as it needs; pack it"
+    )

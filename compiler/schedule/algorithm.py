@@ -9,6 +9,7 @@ from compiler.schedule.apart import apart
 from compiler.schedule.copied_data import copied_data
 from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
+from compiler.schedule.parts import parts
 from compiler.schedule.separated import separated
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
@@ -30,6 +31,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "strassen": strassen,
     "copied_data": copied_data,
     "panels": panels,
+    "parts": parts,
     "apart": apart,
     "padded": padded,
     "separated": separated,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.instruction import Instruction
-from compiler.scalar import Apply, Cast, Expr, Guard, Load, loads, walk
+from compiler.scalar import Apply, Cast, Const, Expr, Guard, Load, loads, walk
 from compiler.scalar_type import TypeOf, integer_range
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage, Workload
@@ -42,7 +42,7 @@ def fits(expr: Expr, dtype: DType, type_of: TypeOf) -> bool:
     """Whether a type holds every value that the expression can have."""
     if dtype.is_float:
         types = [type_of(load.buffer) for load in loads(expr)]
-        plain = all(isinstance(e, Load | Cast | Guard) for e in walk(expr) if not isinstance(e, Guard))
+        plain = all(isinstance(e, Load | Cast | Guard | Const) for e in walk(expr))
         return types == [dtype] and plain
     found = integer_range(expr, type_of)
     return found is not None and dtype.holds(*found)
@@ -65,12 +65,21 @@ def group_axis(stage: Stage, found: Contraction, group: int) -> Axis | None:
     for axis in stage.reduce_axes:
         place = _dimension(data.indices, axis.name)
         alone = [i for i in found.weights.indices if axis.name in i.names()]
-        if place is None or len(alone) != 1 or alone[0].name != axis.name:
+        if place is None or len(alone) != 1 or not _counts(alone[0], axis, stage, group):
             continue
         score = axis.size / (-(-axis.size // group) * group)
         if best is None or (score, place) > best[:2]:
             best = (score, place, axis)
     return None if best is None else best[2]
+
+
+def _counts(index: Index, axis: Axis, stage: Stage, group: int) -> bool:
+    """Whether a dimension of the weights is an axis by itself, or blocks of the sum and, in them, whole groups."""
+    if index.name == axis.name:
+        return True
+    blocks = [a.name for a in stage.reduce_axes if a is not axis and a.name in index.names()]
+    whole = len(blocks) == 1 and axis.size % group == 0
+    return whole and index == Index.of(blocks[0]) * axis.size + axis.name
 
 
 def _dimension(indices: tuple[Index, ...], name: str) -> int | None:

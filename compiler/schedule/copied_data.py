@@ -38,11 +38,13 @@ def copied_data(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     if found is None or grouped is None or not fits(found.data, dtype, lambda name: buffers[name].dtype):
         msg = f"copied_data needs a sum of products with a constant, of data that {dtype.value} holds"
         raise ScheduleError(msg)
-    return _Copying(workload, stage, found, grouped, dtype, group).workload()
+    return Copying(workload, stage, found, grouped, dtype, group).workload()
 
 
 @dataclass(frozen=True)
-class _Copying:
+class Copying:
+    """The rewriting. `axis`: that of the groups; `dtype`: of the copy."""
+
     old: Workload
     stage: Stage
     found: Contraction
@@ -51,6 +53,7 @@ class _Copying:
     group: int
 
     def workload(self) -> Workload:
+        """The rewritten Workload."""
         whole = axis(self.axis.name, -(-self.axis.size // self.group) * self.group)
         load = loads(self.found.data)[0]
         ranges = self._ranges()
@@ -58,14 +61,20 @@ class _Copying:
         spans = [self._span(load.indices[d], ranges) for d in order]
         axes = tuple(Axis(f"e{i}", extent) for i, (_, extent) in enumerate(spans))
         at = tuple(Index.of(a.name) for a in axes)
-        buffer = Operand(BUFFER, tuple(a.extent for a in axes), self.dtype)
         origin = {d: place + low for d, place, (low, _) in zip(order, at, spans, strict=True)}
-        body = self._body(load, origin)
-        copy = Stage(STAGE, axes, (), None, body, BUFFER, at, self.dtype)
-        moved = Load(BUFFER, tuple(load.indices[d] - low for d, (low, _) in zip(order, spans, strict=True)))
-        data = Cast(moved, self.stage.dtype)
-        product = rewrite(self.stage.body, lambda e: data if e is self.found.data else None)
+        read = tuple(load.indices[d] - low for d, (low, _) in zip(order, spans, strict=True))
         reduces = tuple(whole if a.name == whole.name else a for a in self.stage.reduce_axes)
+        return self.rewritten(axes, self._body(load, origin), read, reduces)
+
+    def rewritten(
+        self, axes: tuple[Axis, ...], value: Expr, read: tuple[Index, ...], reduces: tuple[Axis, ...]
+    ) -> Workload:
+        """`value`: of the copy at its `axes`; `read`: where the sum over `reduces` finds it."""
+        at = tuple(Index.of(a.name) for a in axes)
+        buffer = Operand(BUFFER, tuple(a.extent for a in axes), self.dtype)
+        copy = Stage(STAGE, axes, (), None, value, BUFFER, at, self.dtype)
+        data = Cast(Load(BUFFER, read), self.stage.dtype)
+        product = rewrite(self.stage.body, lambda e: data if e is self.found.data else None)
         anchor = replace(self.stage, body=product, reduce_axes=reduces)
         return replace(
             self.old,
@@ -110,7 +119,7 @@ class _Copying:
                     return None
 
         inner = self.found.data.value if isinstance(self.found.data, Cast) else self.found.data
-        value: Expr = Cast(rewrite(inner, rule), self.dtype)
+        value = self.converted(rewrite(inner, rule))
         shape = self.old.buffers[load.buffer].shape
         known = {index.terms for e in _guards(value) for index in (b.index for b in e.bounds)}
         ranges = self._places(load, origin)
@@ -123,6 +132,10 @@ class _Copying:
             and index.bounds(ranges)[1] >= static(extent, load.buffer)
         )
         return Guard(beyond, value, Const(0, self.dtype)) if beyond else value
+
+    def converted(self, value: Expr) -> Expr:
+        """An element in the type of the copy."""
+        return Cast(value, self.dtype)
 
     def _places(self, load: Load, origin: dict[int, Index]) -> dict[str, int]:
         """The extents of the copy's axes that are known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.errors import ScheduleError
+from compiler.schedule.packing import is_of_names
 from compiler.schedule.state import State
 from compiler.schedule.steps import Pack
 from compiler.workload.ir import stage_loads
@@ -31,7 +32,7 @@ def pack(state: State, step: Pack) -> State:
     if len(reads) != 1 or elsewhere:
         msg = f"cannot pack {step.operand}: it must be read at exactly one place, by {step.stage} alone"
         raise ScheduleError(msg)
-    if not all(index.is_affine() for index in next(iter(reads))):
-        msg = f"cannot pack {step.operand}: it is read with a quotient or remainder"
+    if not all(is_of_names(index) for index in next(iter(reads))):
+        msg = f"cannot pack {step.operand}: it is read with a quotient of more than a name, or a remainder"
         raise ScheduleError(msg)
     return state.with_stage(replace(stage, packed=(*stage.packed, step.operand)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
-from compiler.index import Index
-from compiler.packing import Packing, Transform
+from compiler.index import FloorDiv, Index
+from compiler.packing import Packing, Parts, Transform
 from compiler.scalar import Expr, loads
 from compiler.workload.ir import Operand
 
@@ -25,39 +26,48 @@ class PackedRead:
     indices: tuple[Index, ...]
 
 
+def is_of_names(index: Index) -> bool:
+    """Whether each term of an index is a name, or the quotient of one by a number."""
+    return all(
+        isinstance(atom, str)
+        or (isinstance(atom, FloorDiv) and isinstance(atom.divisor, int) and atom.value.name is not None)
+        for atom, _ in index.terms
+    )
+
+
 def plan_packing(
     operand: Operand,
     body: Expr,
     names: tuple[tuple[str, int], ...],
-    transform: Transform | None,
+    transform: Transform | Parts | None,
     dtype: DType | None = None,
 ) -> PackedRead:
     """Pack the operand in the order of the names (outermost first, with their limits) that its read uses.
 
-    Raises ScheduleError where the read is not affine in them, starts in front of the constant (or at an offset of one
-    that is transformed), or would multiply the constant.
+    Raises ScheduleError where the read is not affine in them and their quotients, starts in front of the constant (or
+    at an offset of one that is transformed), or would multiply the constant.
     """
     read = next(load for load in loads(body) if load.buffer == operand.name)
-    used = {name for index in read.indices for name in index.names()}
-    dims = [(name, size) for name, size in names if name in used]
+    sizes = dict(names)
+    order = {name: place for place, name in enumerate(sizes)}
+    atoms = {atom: Index.of(atom) for index in read.indices for atom, _ in index.terms}
     start = tuple(index.const for index in read.indices)
-    if not all(index.is_affine() for index in read.indices) or used != {n for n, _ in dims}:
+    if not all(is_of_names(index) and index.names() <= sizes.keys() for index in read.indices):
         msg = f"cannot pack {operand.name}: its read {read} is not affine in the loops around it"
         raise ScheduleError(msg)
-    coefficients = tuple(tuple(index.coefficient(name) for index in read.indices) for name, _ in dims)
+    dims = sorted(atoms, key=lambda atom: max(order[name] for name in atoms[atom].names()))
+    coefficients = tuple(tuple(dict(index.terms).get(atom, 0) for index in read.indices) for atom in dims)
     if any(c < 0 for row in coefficients for c in row):
         msg = f"cannot pack {operand.name}: it is read backwards"
         raise ScheduleError(msg)
     if any(first < 0 for first in start) or (transform is not None and any(start)):
         msg = f"cannot pack {operand.name}: its read {read} does not begin where it does"
         raise ScheduleError(msg)
-    elements = 1
-    for _, size in dims:
-        elements *= size
+    shape = tuple(1 + atoms[atom].bounds(sizes)[1] for atom in dims)
+    elements = prod(shape)
     if elements > GROWTH_LIMIT * operand.elements + SLACK:
         msg = f"cannot pack {operand.name}: {operand.elements} elements would become {elements}"
         raise ScheduleError(msg)
     kind = None if dtype is operand.dtype else dtype
-    shape = tuple(size for _, size in dims)
     packing = Packing(operand.name, shape, coefficients, transform, kind, start if any(start) else ())
-    return PackedRead(packing, tuple(Index.of(name) for name, _ in dims))
+    return PackedRead(packing, tuple(atoms[atom] for atom in dims))

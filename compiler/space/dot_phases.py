@@ -26,7 +26,7 @@ def instructions(
     """Entries that the Target has and that compute what the stage says, the fastest first.
 
     `store`: the map that stores its sums; the last stage where it is None. An entry counts with the share of its
-    products that are not padding, and of its rows that there are.
+    products that are not padding, and of its rows and depth that there are.
     """
     found: list[tuple[float, Instruction]] = []
     for entry in INSTRUCTIONS.values():
@@ -35,9 +35,8 @@ def instructions(
         stored = store or workload.stages[-1]
         if axis is not None and _lanes_differ(stage, stored, workload, target, entry, axis):
             used = axis.size / entry.filled(axis.size)
-            row = tile_axes(workload, stored, target, stage).row
             if entry.takes_matrices:
-                used *= 0.0 if row is None else row.size / (-(-row.size // entry.rows) * entry.rows)
+                used *= _of_matrices(workload, stage, stored, target, entry, axis)
             if used:
                 found.append((entry.products_per_step * used, entry))
     fastest = sorted(found, key=lambda pair: -pair[0])
@@ -46,6 +45,17 @@ def instructions(
         for place, (_, entry) in enumerate(fastest)
         if not any(_alike(e, entry) for _, e in fastest[:place])
     )
+
+
+def _of_matrices(
+    workload: Workload, stage: Stage, store: Stage, target: Target, entry: Instruction, axis: Axis
+) -> float:
+    """Share of full matrices that are filled; 0 where a map reads several blocks of sums, as of a recurrent cell."""
+    row = tile_axes(workload, store, target, stage).row
+    if row is None or {a.name for a in stage.axes} - {a.name for a in store.axes}:
+        return 0.0
+    depth = entry.depth_of(entry.filled(axis.size) // entry.group)
+    return row.size / (-(-row.size // entry.rows) * entry.rows) * depth / entry.depth
 
 
 def _alike(one: Instruction, other: Instruction) -> bool:
@@ -104,8 +114,7 @@ class DotPhases:
         stage = workload.stages[0]
         factors = computes(workload, stage, self.entry)
         axis = None if factors is None else group_axis(stage, factors, self.entry.group)
-        whole = self.entry.group * self.entry.depth
-        return whole if axis is not None and self.entry.filled(axis.size) % whole == 0 else self.entry.group
+        return self.entry.group if axis is None else self.entry.unit(axis.size)
 
     def _direct(self, workload: Workload) -> bool:
         stage, buffers = workload.stages[0], workload.buffers
@@ -126,14 +135,18 @@ class DotPhases:
         return [*self._algorithm, *copy_steps(self.workload, self._target)] if self._copies else []
 
 
-def copy_steps(workload: Workload, target: Target) -> list[Step]:
-    """The copy of `copied_data`: rows shared out, the innermost dimension by whole vectors."""
+def copy_steps(workload: Workload, target: Target, made: tuple[str, ...] = ()) -> list[Step]:
+    """The copy of `copied_data`: rows shared out, the innermost dimension by whole vectors.
+
+    `made`: axes of which every place is made of the same vector.
+    """
     stage = workload.stages[0]
     axes = tile_axes(workload, stage, target)
     vector = axes.vector.name
     across = crossing_axis(workload, stage, axes)
-    outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name != vector]
-    inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), f"{vector}.i"]
+    inside = {vector, *made}
+    outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name not in inside]
+    inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), *made, f"{vector}.i"]
     steps: list[Step] = [Split(STAGE, vector, axes.lanes)]
     if across is not None:
         steps.append(Split(STAGE, across, axes.lanes))
@@ -141,4 +154,5 @@ def copy_steps(workload: Workload, target: Target) -> list[Step]:
     steps += share(STAGE, outer or inner[:1])
     if across is not None:
         steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
+    steps += [Bind(STAGE, name, LoopKind.UNROLLED) for name in made]
     return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]

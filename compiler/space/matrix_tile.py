@@ -12,17 +12,24 @@ The loops of the innermost body are the instruction's own: groups, rows, columns
 
 from __future__ import annotations
 
+from math import prod
+
 from compiler.instruction import Instruction
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.register_tile import RegisterTile, innermost
 from compiler.space.space import Value, number
-from compiler.target import MATRIX_REGISTERS, Target
+from compiler.target import LINE_BYTES, MATRIX_REGISTERS, Target
 from compiler.workload.ir import Stage, Workload
 
 HEIGHTS = (4, 6, 7, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32, 48, 64)
 """Rows of a tile; all of them where they fit."""
 SHARES_PER_THREAD = 4
+LINE = 2.5
+"""Cycles for a row of a matrix that comes from the second cache, measured on a Granite Rapids core: 2 where it is alone
+in the core, 2.9 in kernels."""
+HANDED_OVER = 4.0
+"""Cycles for a vector of sums that is stored, and read again by the map."""
 
 
 class MatrixTile(RegisterTile):
@@ -36,10 +43,15 @@ class MatrixTile(RegisterTile):
         target: Target,
         threads: int,
         dot: tuple[Instruction, str],
+        sharing: str = "",
     ) -> None:
-        """`dot`: an instruction on matrices, and the reduction axis of its groups."""
+        """`dot`: an instruction on matrices, and the reduction axis of its groups.
+
+        `sharing`: another reduction axis, whose places have operands in common: all of them are in the body.
+        """
         super().__init__(workload, anchor, store, target, threads, dot)
         self.entry, self.along = dot
+        self._sharing = [sharing] if sharing else []
         self.depths = self.depths[-1:]
 
     @property
@@ -65,10 +77,7 @@ class MatrixTile(RegisterTile):
         rows, vectors = min(self._tiles(), key=self._cost)
         depth = self.unrolls[0]
         orders = self.loops_by_order({"rows": rows, "beside": 1, "vectors": vectors})
-        steps = self._groups // depth
-        for name, size in self.sums:
-            steps *= 1 if name == self.along else size
-        cycles = float(depth * steps * self._high(rows) * vectors)
+        cycles = float(self._pairs * depth * self._steps * self._high(rows) * vectors)
         traffic = tile_traffic(self.workload, self.anchor, self.store, self.axes, self.target, rows, cycles)
         order = cheapest_order(orders, traffic)
         counts = [count for _, count in orders[order]]
@@ -90,6 +99,13 @@ class MatrixTile(RegisterTile):
         """Columns: the sums are in memory, so that rows need not be known when code is made."""
         return loops[-1:]
 
+    @property
+    def cycles(self) -> float:
+        """What the default tiles take, nearly: products or loads, and the way of the sums through memory."""
+        others = prod(a.size for a in self.store.axes if a not in (self.axes.row, self.axes.vector))
+        products = min(self._cost(tile)[0] for tile in self._tiles()) * self._steps * others
+        return products + HANDED_OVER * self.store.points / self.axes.lanes
+
     def tile_reduction(
         self, stage: str, sums: list[tuple[str, int]], others: list[str], values: dict[str, Value]
     ) -> list[Step]:
@@ -97,13 +113,13 @@ class MatrixTile(RegisterTile):
         row, vector, along = self.axes.row, self.axes.vector.name, self.along
         depth, group = self.unrolls[0], f"{along}.i"
         steps: list[Step] = [Split(stage, vector, self.axes.lanes), Split(stage, along, self.entry.group)]
-        deep, serial = f"{along}.o", [name for name, _ in sums if name != along]
+        deep, serial = f"{along}.o", [n for n, _ in sums if n not in (along, *self._sharing)]
         if depth < self._groups:
             steps.append(Split(stage, deep, depth))
-            place = [name for name, _ in sums].index(along)
+            place = [n for n, _ in sums if n not in self._sharing].index(along)
             serial.insert(place, f"{along}.o.o")
             deep = f"{along}.o.i"
-        unrolled = [deep, *(() if row is None else (row.name,)), f"{vector}.o"]
+        unrolled = [*self._sharing, deep, *(() if row is None else (row.name,)), f"{vector}.o"]
         lane = f"{vector}.i"
         steps.append(Reorder(stage, (*others, *serial, *unrolled, group, lane)))
         steps += innermost(stage, unrolled, lane)
@@ -113,6 +129,22 @@ class MatrixTile(RegisterTile):
     def _groups(self) -> int:
         size = next(a.size for a in self.anchor.reduce_axes if a.name == self.along)
         return size // self.entry.group
+
+    @property
+    def _steps(self) -> int:
+        """Of the reduction: how often the operands of a tile are loaded."""
+        others = prod(size for name, size in self.sums if name not in (self.along, *self._sharing))
+        return self._groups // self.unrolls[0] * others
+
+    @property
+    def _pairs(self) -> int:
+        """Products of each operand of a tile with another, of which some are shared."""
+        return prod(size for name, size in self.sums if name in self._sharing)
+
+    @staticmethod
+    def _parts(size: int, part: int) -> list[int]:
+        """The tiles along an axis: whole ones, and the rest."""
+        return [part] * (size // part) + [size % part] * (size % part > 0)
 
     def _high(self, rows: int) -> int:
         """Matrices below each other."""
@@ -124,18 +156,32 @@ class MatrixTile(RegisterTile):
         return high * vectors + high + 1
 
     def _tiles(self) -> list[tuple[int, int]]:
-        vectors = range(1, min(self.panels, MATRIX_REGISTERS) + 1)
-        return [(h, v) for h in self.heights for v in vectors if self._matrices(h, v) <= MATRIX_REGISTERS]
+        """Those that the registers hold; of which panels stay in the second cache, if there are any."""
+        widths = range(1, min(self.panels, MATRIX_REGISTERS) + 1)
+        found = [(h, v) for h in self.heights for v in widths if self._matrices(h, v) <= MATRIX_REGISTERS]
+        panel = self._steps * self._distinct * self.entry.depth * LINE_BYTES
+        near = [(h, v) for h, v in found if v * panel <= self.target.l2_bytes // 2]
+        return near or [(h, v) for h, v in found if v == 1]
 
-    def _cost(self, tile: tuple[int, int]) -> tuple[int, int, int]:
-        """Instructions and half of the loads of one step of the reduction in all tiles.
+    @property
+    def _distinct(self) -> int:
+        """Operands of each side that are loaded in one step: neighbouring pairs share one."""
+        return (self._pairs + 2) // 2
+
+    def _cost(self, tile: tuple[int, int]) -> tuple[float, int, int]:
+        """Cycles of one step of the reduction in all tiles.
 
         Of equals those without edges come first, which need no other setting of the registers, then larger ones.
         """
         rows, vectors = tile
         size = 1 if self.axes.row is None else self.axes.row.size
-        heights = [self._high(rows)] * (size // rows) + [self._high(size % rows)] * (size % rows > 0)
-        widths = [vectors] * (self.panels // vectors) + [self.panels % vectors] * (self.panels % vectors > 0)
-        cost = sum(2 * h * w + h + w for h in heights for w in widths)
+        depth = self.unrolls[0]
+
+        def step(high: int, wide: int) -> float:
+            products = self._pairs * self._high(high) * wide * depth
+            return max(products, LINE * self._distinct * (high + wide * depth))
+
+        heights, widths = self._parts(size, rows), self._parts(self.panels, vectors)
+        cost = sum(step(h, w) for h in heights for w in widths)
         edges = (size % rows > 0) + (self.panels % vectors > 0)
         return cost, edges, -rows * vectors

@@ -19,6 +19,7 @@ from compiler.space.down_tile import down_axis, shares_beside
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.inner_tile import InnerTile, inner_axis
 from compiler.space.matrix_tile import MatrixTile
+from compiler.space.part_phases import PartPhases, part_phases
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
@@ -31,7 +32,7 @@ from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Workload
 
 DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
-SEPARATED, INNER, STRASSEN = "separated", "inner", "strassen"
+SEPARATED, INNER, STRASSEN, PARTS = "separated", "inner", "strassen", "parts"
 DOWN = "down"
 """The direct form, in tiles of windows that are below each other."""
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
@@ -103,7 +104,12 @@ class Reduction:
                 raise ScheduleError(msg)
             return Schedule(tuple(plans[str(values.get(kind, DIRECT))].steps(values)))
 
-        usual = {name: plan.usual() for name, plan in plans.items()}
+        # Of its own choices the nearest: another plan may have more of them.
+        usual = {
+            name: {knob.name: _nearest(knob, wanted) for knob in plan.tile.knobs()}
+            for name, plan in plans.items()
+            for wanted in (plan.usual(),)
+        }
         assignments = {name: _assignment(knobs, {kind: name, **usual[name]}) for name in plans}
         careful = _preferred(kind, plans, usual)
         chosen, error = careful, 0.0
@@ -159,7 +165,7 @@ def _fewer_multiplications(
     fewer = {
         name: phases
         for name, plan in plans.items()
-        if isinstance(phases := plan.phases, WinogradPhases | StrassenPhases)
+        if isinstance(phases := plan.phases, WinogradPhases | StrassenPhases | PartPhases)
         and phases.error <= TASK_ERROR_BUDGET
     }
     costs = {name: phases.cycles(target) for name, phases in fewer.items()}
@@ -196,7 +202,7 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         plans[DOWN] = _Plan(down, None)
     for name, phases in _phases(workload, direct.tile, down, target, threads):
         stages, inside = phases.product_stages, name == APART
-        if isinstance(phases, SeparatedPhases | WinogradBlocks):
+        if isinstance(phases, SeparatedPhases | WinogradBlocks | PartPhases):
             made: RegisterTile = phases.tile(target, threads)
         else:
             made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
@@ -250,6 +256,8 @@ def _phases(
             yield f"winograd{m} in blocks", blocks
     if can_cut(workload, target):
         yield STRASSEN, StrassenPhases(workload, target)
+    if (parted := part_phases(workload, target)) is not None:
+        yield PARTS, parted
     vector, lanes = tile.axes.vector, tile.axes.lanes
     if lanes > 1 and find_panels(workload, tile.anchor, vector.name) is not None:
         yield PANELS, panel_phases(workload, vector.name, lanes, target, threads)

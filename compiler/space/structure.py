@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from compiler.scalar import Guard, Load, Lookup, loads, walk
+from compiler.schedule.packing import is_of_names
 from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload, stage_loads
@@ -180,7 +181,7 @@ def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
             continue
         indices = next(iter(reads)).indices
         names = {name for index in indices for name in index.names()}
-        plain = all(i.is_affine() and i.const >= 0 and all(c > 0 for _, c in i.terms) for i in indices)
+        plain = all(is_of_names(i) and i.const >= 0 and all(c > 0 for _, c in i.terms) for i in indices)
         elsewhere = any(
             load.buffer == operand.name for s in workload.stages if s is not stage for load in stage_loads(s)
         )

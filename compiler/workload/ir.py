@@ -23,7 +23,7 @@ from typing import Any
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.packing import Transform
+from compiler.packing import Parts, Transform
 from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
 from compiler.symbol import Axis, Size, Symbol, as_size, axis, product, row_major, static
 
@@ -152,7 +152,7 @@ class Stage:
 class Workload:
     """What a Subgraph computes. `operands` are inputs and constants; `outputs` and `temporaries` are written.
 
-    `transforms`: constants that stand for a linear map of the model's own; an Algorithm makes them, partitioning never.
+    `transforms`: constants that stand for what is made of the model's own; an Algorithm makes them, partitioning never.
     """
 
     operands: tuple[Operand, ...]
@@ -160,7 +160,7 @@ class Workload:
     outputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     symbols: tuple[Symbol, ...] = ()
-    transforms: Mapping[str, Transform] = field(default_factory=dict)
+    transforms: Mapping[str, Transform | Parts] = field(default_factory=dict)
 
     @property
     def buffers(self) -> dict[str, Operand]:

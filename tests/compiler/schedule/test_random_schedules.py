@@ -12,7 +12,8 @@ from compiler.errors import CompileError
 from compiler.evaluate import reference_outputs
 from compiler.loop.printer import print_nest
 from compiler.pipeline import build_nest
-from compiler.schedule.schedule import schedule_from_json, schedule_json
+from compiler.schedule.schedule import Schedule, schedule_from_json, schedule_json
+from compiler.schedule.steps import Algorithm
 from compiler.space.rules import build_space
 from compiler.space.space import Assignment, SearchSpace
 from compiler.target import PRESETS, native_target
@@ -52,6 +53,11 @@ def schedules(kind: str, count: int) -> Iterator[tuple[int, SearchSpace, Assignm
             yield threads, space, assignment
 
 
+def tolerance(plan: Schedule) -> float:
+    """Products of parts are less exact, and a map may enlarge the error of the sums it reads."""
+    return 1e-4 if any(isinstance(s, Algorithm) and s.name == "parts" for s in plan.steps) else 1e-5
+
+
 def check(kind: str, count: int) -> int:
     """Run all but those that unroll to more than the code generator takes; how many there were."""
     workload = workload_of(kind)
@@ -60,12 +66,13 @@ def check(kind: str, count: int) -> int:
     tried = 0
     for threads, space, assignment in schedules(kind, count):
         try:
-            got = native_outputs(workload, space.schedule(assignment), operands, threads)
+            plan = space.schedule(assignment)
+            got = native_outputs(workload, plan, operands, threads)
         except CompileError as error:
             if "unroll less" not in str(error):
                 raise
             continue
-        assert stored_error(workload, got, expected) < 1e-5, (threads, space.values(assignment))
+        assert stored_error(workload, got, expected) < tolerance(plan), (threads, space.values(assignment))
         tried += 1
     return tried
 

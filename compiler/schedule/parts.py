@@ -1,0 +1,118 @@
+"""Parts: floats as sums of two bf16 numbers each, so that an instruction for those may multiply them.
+
+    t0[m, n] = sum(k) x[m, k] * w[k, n]
+    →  data[m, p, b, k] = bf16(x) if p < 1 else bf16(x - f32(bf16(x)))                  x = x[m, b*K + k], k < K
+       t0[m, n] = sum(b, k, s) f32(data[m, p(s), b, k]) * f32(parts(w)[b*K + k, n, q(s)])
+
+    with (p, q) = (1, 0), (0, 0), (0, 1)
+
+Two parts keep 16 bits of a float's 24, and the product of the two smaller ones is left out: each product of the sum is
+off by 2**-15 of itself at most, by a fifth of that mostly, and the sum of many by far less than that of the largest of
+such sums. Products are exact in f32, where they are added up. The larger part is always finite, so that infinities stay
+what they are. The instruction takes parts below 2**-126 for zero: of numbers below 2**-118 only one is left.
+
+Source: G. Henry, P. Tang, A. Heinecke, Leveraging the bfloat16 artificial intelligence datatype for higher-precision
+computations, IEEE ARITH 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.dtype import DType
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.loop.room import spread_rows
+from compiler.packing import LARGEST, Parts
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
+from compiler.schedule.contraction import find_contraction, fits, group_axis
+from compiler.schedule.copied_data import BUFFER, Copying
+from compiler.symbol import Axis, axis, static
+from compiler.workload.ir import Operand, Workload
+
+COUNT, PRODUCTS = 2, 3
+"""Parts of a number, and products of parts for one of two numbers. Neighbouring ones have a part in common."""
+PART, PAIR, BLOCK = "part", "pair", "block"
+"""Names of the axes over the parts of the data, over the products, and over blocks of the sum."""
+
+
+def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
+    """The rewritten Workload; `parameters`: (elements of a block of the sum, which is filled up to whole ones,)."""
+    if len(parameters) != 1 or parameters[0] < 1:
+        msg = f"parts needs the length of blocks, not {parameters}"
+        raise ScheduleError(msg)
+    stage, buffers = workload.stages[0], workload.buffers
+    found = find_contraction(workload, stage)
+    grouped = None if found is None else group_axis(stage, found, parameters[0])
+    if found is None or grouped is None or stage.dtype is not DType.F32:
+        msg = "parts needs a sum of products with a constant, in float32"
+        raise ScheduleError(msg)
+    if any(index.const for index in found.weights.indices):
+        msg = "parts needs a constant that is read from its first element on"
+        raise ScheduleError(msg)
+    if not all(fits(e, DType.F32, lambda name: buffers[name].dtype) for e in (found.data, found.weights)):
+        msg = "parts needs factors that are float32 in memory"
+        raise ScheduleError(msg)
+    return _Parting(workload, stage, found, grouped, DType.BF16, parameters[0]).workload()
+
+
+class _Parting(Copying):
+    def converted(self, value: Expr) -> Expr:
+        """The part of an element."""
+        most = Const(LARGEST, DType.F32)
+        above = apply("larger", value, Const(-LARGEST, DType.F32))
+        bounded = apply("select", apply("less", above, most), above, most)
+        first = Cast(bounded, self.dtype)
+        rest = Cast(apply("sub", value, Cast(first, self.stage.dtype)), self.dtype)
+        return Guard((Bound(Index.of(PART), 0, 1),), first, rest)
+
+    def rewritten(
+        self, axes: tuple[Axis, ...], value: Expr, read: tuple[Index, ...], reduces: tuple[Axis, ...]
+    ) -> Workload:
+        """Both factors have an axis over their parts, and the sum is over pairs of them as well."""
+        if read[-1].name != self.axis.name:
+            msg = f"parts needs data whose last dimension is the sum, not {read[-1]}"
+            raise ScheduleError(msg)
+        pair, last = Index.of(PAIR), axes[-1]
+        ours, theirs = (Index.of(PRODUCTS - 1) - pair) // COUNT, pair // COUNT
+        blocks, inside = axis(BLOCK, last.size // self.group), axis(last.name, self.group)
+        made = super().rewritten(
+            (*axes[:-1], axis(PART, COUNT), blocks, inside),
+            substitute(value, {last.name: self._inside(last.name)}),
+            (*read[:-1], ours, Index.of(BLOCK), read[-1]),
+            self._reduced(reduces),
+        )
+        weights = self.found.weights
+        known = next(o for o in self.old.operands if o.name == weights.buffer)
+        changed = replace(known, shape=(*known.shape, Index.of(COUNT)), dtype=self.dtype)
+        of_block = {self.axis.name: self._inside(self.axis.name)}
+        places = tuple(index.substitute(of_block) for index in weights.indices)
+        taken = Cast(Load(weights.buffer, (*places, theirs)), self.stage.dtype)
+        buffer, *temporaries = made.temporaries
+        copy, anchor, *rest = made.stages
+        body = rewrite(anchor.body, lambda e: taken if e == weights else None)
+        return replace(
+            made,
+            operands=tuple(changed if o is known else o for o in made.operands),
+            temporaries=(self._apart(buffer), *temporaries),
+            stages=(copy, replace(anchor, body=body), *rest),
+            transforms={weights.buffer: Parts(COUNT)},
+        )
+
+    def _inside(self, name: str) -> Index:
+        """A place along the sum."""
+        return Index.of(BLOCK) * self.group + name
+
+    def _reduced(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """That of the sum as blocks and the elements of one; pairs last."""
+        found: list[Axis] = []
+        for a in axes:
+            ours = a.name == self.axis.name
+            found += (axis(BLOCK, a.size // self.group), axis(a.name, self.group)) if ours else (a,)
+        return (*found, axis(PAIR, PRODUCTS))
+
+    def _apart(self, buffer: Operand) -> Operand:
+        """Rows that do not begin in the same few sets of a first cache."""
+        *lead, blocks, length = buffer.shape
+        room = spread_rows(static(blocks, BUFFER), self.group * self.dtype.size_bytes)
+        return replace(buffer, shape=(*lead, Index.of(room), length))

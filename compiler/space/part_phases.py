@@ -1,0 +1,89 @@
+"""What surrounds products of floats in two parts: both parts of the data, made once, in a phase of its own."""
+
+from __future__ import annotations
+
+from compiler.dtype import DType
+from compiler.errors import ScheduleError
+from compiler.instruction import INSTRUCTIONS, Instruction
+from compiler.schedule.contraction import computes, find_contraction, group_axis
+from compiler.schedule.parts import COUNT, PAIR, PART, parts
+from compiler.schedule.steps import Algorithm, Step
+from compiler.space.default_order import FAR
+from compiler.space.dot_phases import copy_steps, instructions
+from compiler.space.estimate import fetched
+from compiler.space.matrix_tile import MatrixTile
+from compiler.space.register_tile import RegisterTile
+from compiler.space.space import Value
+from compiler.target import Target
+from compiler.workload.ir import Stage, Workload
+
+ERROR = 1e-5
+"""Relative to the largest output, which random data hardly ever exceed."""
+MADE = 12.0
+"""Cycles for both parts of a vector of the data, measured on a Granite Rapids core."""
+
+
+def part_phases(workload: Workload, target: Target) -> PartPhases | None:
+    """None where the Target multiplies no matrices of short floats, or the Workload is no sum of such products."""
+    stage = workload.stages[0]
+    found = find_contraction(workload, stage) if stage.dtype is DType.F32 else None
+    if found is None:
+        return None
+    for entry in INSTRUCTIONS.values():
+        if not entry.takes_matrices or entry.left is not DType.BF16:
+            continue
+        if not entry.runs_on(target):
+            continue
+        axis = group_axis(stage, found, entry.group)
+        if axis is None:
+            continue
+        length = entry.group * entry.depth_of(entry.filled(axis.size) // entry.group)
+        try:
+            made = parts(workload, (length,))
+        except ScheduleError:
+            continue
+        if entry in instructions(made, made.stages[-2], target):
+            return PartPhases(made, entry, length, target)
+    return None
+
+
+class PartPhases:
+    """The rewritten Workload, and the Steps of its first phase."""
+
+    clearly = 0.85
+    """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
+    error = ERROR
+
+    def __init__(self, workload: Workload, entry: Instruction, length: int, target: Target) -> None:
+        """`workload`: as the algorithm makes it; `length`: its parameter."""
+        self.workload, self._entry, self._target = workload, entry, target
+        self._algorithm = Algorithm("parts", (length,))
+
+    @property
+    def product_stages(self) -> tuple[Stage, Stage]:
+        """The sum of products, and the map that stores it."""
+        return self.workload.stages[-2], self.workload.stages[-1]
+
+    def tile(self, target: Target, threads: int) -> MatrixTile:
+        """Of the products."""
+        stage, store = self.product_stages
+        factors = computes(self.workload, stage, self._entry)
+        axis = None if factors is None else group_axis(stage, factors, self._entry.group)
+        if axis is None:
+            msg = f"{self._entry.name} does not compute this workload"
+            raise ValueError(msg)
+        return MatrixTile(self.workload, stage, store, target, threads, (self._entry, axis.name), PAIR)
+
+    def cycles(self, target: Target) -> float:
+        """What it takes, nearly."""
+        stage, _ = self.product_stages
+        products = self.tile(target, 1).cycles
+        made = MADE * self.workload.stages[0].points / COUNT / target.lanes(stage.dtype.size_bytes)
+        between = self.workload.temporaries[0].size_bytes
+        again = between * FAR if between > target.l2_bytes // 2 else 0.0
+        constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
+        return products + made + again + fetched(constants, products, target)
+
+    def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
+        """The parts of the data, then the tile."""
+        return [self._algorithm, *copy_steps(self.workload, self._target, (PART,)), *tile.steps(values)]

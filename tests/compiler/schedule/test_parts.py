@@ -1,0 +1,125 @@
+"""Floats in two parts: an equivalent Workload within its error, right machine code, infinities and NaN kept."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.codegen.kernel import kernels_from_json, kernels_json
+from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
+from compiler.instruction import INSTRUCTIONS
+from compiler.packing import Parts
+from compiler.pipeline import build_kernel
+from compiler.schedule.contraction import find_contraction, group_axis
+from compiler.schedule.parts import parts
+from compiler.schedule.schedule import Schedule
+from compiler.space.part_phases import ERROR, part_phases
+from compiler.space.rules import build_space
+from compiler.space.space import SearchSpace
+from compiler.target import PRESETS, native_target
+from compiler.workload.ir import Workload
+from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.schedule.test_matrices import WITH_MATRICES
+from tests.compiler.workloads import convolution, matmul, padded_convolution, random_operands
+
+WORKLOADS: dict[str, Workload] = {
+    "product": matmul(37, 40, 64),
+    "a sum that is filled up": matmul(19, 33, 75),
+    "few products": matmul(6, 16, 12),
+    "windows": convolution(8, 16, 20, 3),
+    "windows with padding": padded_convolution(7, 8, 24, 3),
+    "windows with a stride": padded_convolution(9, 32, 17, 3, 2),
+}
+AVAILABLE = INSTRUCTIONS["tdpbf16ps"].runs_on(native_target())
+NEEDS = pytest.mark.skipif(not AVAILABLE, reason="this CPU lacks one of amx-tile, amx-bf16")
+
+
+def in_parts(space: SearchSpace, count: int) -> list[Schedule]:
+    """The best of them without measuring, and random ones."""
+    own = [a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts"]
+    rng = random.Random(count)
+    drawn = (space.sample(rng) for _ in range(6000))
+    more = dict.fromkeys(a for a in drawn if space.values(a)["algorithm"] == "parts")
+    return [space.schedule(a) for a in [*own, *more][:count]]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_interpreter_agrees(name: str) -> None:
+    workload = WORKLOADS[name]
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    (plan,) = in_parts(build_space(workload, WITH_MATRICES, 1), 1)
+    assert relative_error(run_interpreted(workload, plan, operands), expected) < ERROR
+
+
+@NEEDS
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_machine_code_agrees(name: str, threads: int) -> None:
+    workload = WORKLOADS[name]
+    operands = random_operands(workload, threads)
+    expected = reference_outputs(workload, operands)["y0"]
+    for plan in in_parts(build_space(workload, WITH_MATRICES, threads), 4):
+        assert relative_error(run_native(workload, plan, operands, threads=threads), expected) < ERROR
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, np.finfo(np.float32).max, -3.4e38])
+def test_what_is_not_finite_stays_what_it_is(value: float) -> None:
+    workload = matmul(5, 17, 32)
+    operands = {name: np.abs(array) for name, array in random_operands(workload).items()}
+    operands["x0"][2, 7] = value
+    operands["c0"] *= np.float32(1e-3)
+    expected = reference_outputs(workload, operands)["y0"].astype(np.float32)
+    (plan,) = in_parts(build_space(workload, WITH_MATRICES, 1), 1)
+    runs = [run_interpreted(workload, plan, operands)]
+    if AVAILABLE:
+        runs.append(run_native(workload, plan, operands))
+    for got in runs:
+        np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def test_both_parts_are_as_near_as_bf16_comes() -> None:
+    numbers = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    made = Parts(2).rows(numbers).astype(np.float64)
+    assert made.shape == (50, 3, 2)
+    assert np.all(np.abs(made.sum(-1) - numbers) <= 2.0**-17 * np.abs(numbers))
+
+
+def test_it_is_the_default_where_it_is_much_faster() -> None:
+    space = build_space(matmul(256, 256, 256), WITH_MATRICES, 1)
+    assert space.values(space.default)["algorithm"] == "parts"
+    careful = space.within(ERROR / 2)
+    assert careful.values(careful.default)["algorithm"] == "direct"
+
+
+def test_there_is_none_without_matrices() -> None:
+    assert part_phases(matmul(64, 64, 64), PRESETS["x86-64-v4"]) is None
+    without = replace(WITH_MATRICES, features=tuple(f for f in WITH_MATRICES.features if f != "amx-bf16"))
+    assert part_phases(matmul(64, 64, 64), without) is None
+
+
+def test_a_product_without_a_constant_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="needs a sum of products with a constant"):
+        parts(matmul(8, 16, 32, constant=False), (32,))
+
+
+def test_blocks_of_a_sum_count_as_its_groups() -> None:
+    made = parts(matmul(8, 16, 96), (32,))
+    stage = made.stages[1]
+    found = find_contraction(made, stage)
+    assert found is not None
+    axis = group_axis(stage, found, 2)
+    assert axis is not None
+    assert axis.size == 32
+    assert group_axis(stage, found, 3) is None
+
+
+def test_how_a_constant_is_packed_survives_json() -> None:
+    workload = matmul(37, 40, 64)
+    (plan,) = in_parts(build_space(workload, WITH_MATRICES, 1), 1)
+    kernel = build_kernel(workload, plan, WITH_MATRICES)
+    assert kernels_from_json(*kernels_json([kernel])) == [kernel]
