@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compiler.dtype import DType
+
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]
 
@@ -36,6 +38,11 @@ def ordinal(x: Array) -> Array:
     bits = single.view(np.int32)
     found = np.where(bits < 0, bits ^ _MOST, bits)
     return np.where(np.isnan(single), _MOST, np.where(single == 0, np.int32(0), found))
+
+
+def as_bf16(x: Array) -> Array:
+    """Floats with the precision of bf16, rounded half to even. Code may make those below its normal range 0."""
+    return np.asarray(np.asarray(x).astype(DType.BF16.numpy).astype(np.asarray(x).dtype))
 
 
 def divide(x: Array, y: Array) -> Array:

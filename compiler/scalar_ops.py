@@ -67,6 +67,7 @@ OPS: Mapping[str, ScalarOp] = {
     "round": ScalarOp(1, np.rint, Signature.FLOATS),
     # Larger for a larger float, largest for NaN, 0 for both zeros.
     "ordinal": ScalarOp(1, elementary.ordinal, Signature.ORDINAL),
+    "as_bf16": ScalarOp(1, elementary.as_bf16, Signature.FLOATS),
     "rsqrt": _function(elementary.rsqrt),
     "inverse_fourth_root": _function(elementary.inverse_fourth_root),
     "exp": _function(np.exp),

@@ -7,9 +7,11 @@ is cut down, as NumPy does for values in range. A float outside the integer's ra
 from __future__ import annotations
 
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.pieces import by_pieces
 from compiler.codegen.tiny_floats import from_tiny, to_tiny
 from compiler.codegen.types import Value, literal, llvm_type
 from compiler.dtype import TINY_FLOATS, DType
+from compiler.target import Target
 
 
 def convert(out: Emitter, value: Value, dtype: DType) -> Value:
@@ -98,6 +100,10 @@ def _to_bf16(out: Emitter, value: Value) -> Value:
     """The upper half of a float's bits, rounded half to even; LLVM would call a library for it on most targets."""
     lanes = value.lanes
     kind, half = llvm_type(DType.I32, lanes), llvm_type(DType.I16, lanes)
+    if value.is_short:
+        bits = out.value(f"bitcast {value.llvm_type} {value.text} to {kind}")
+        upper = out.value(f"lshr {kind} {bits}, {literal(16, DType.I32, lanes)}")
+        return _of_bits(out, out.value(f"trunc {kind} {upper} to {half}"), lanes)
 
     def number(n: int) -> str:
         return literal(n, DType.I32, lanes)
@@ -111,10 +117,28 @@ def _to_bf16(out: Emitter, value: Value) -> Value:
     nan = out.value(f"fcmp uno {value.llvm_type} {value.text}, {literal(0.0, DType.F32, lanes)}")
     mask = f"<{lanes} x i1>" if lanes else "i1"
     chosen = out.value(f"select {mask} {nan}, {kind} {quiet}, {kind} {rounded}")
-    cut = out.value(f"trunc {kind} {chosen} to {half}")
-    return Value(
-        out.value(f"bitcast {half} {cut} to {llvm_type(DType.BF16, lanes)}"), DType.BF16, value.lanes
-    )
+    return _of_bits(out, out.value(f"trunc {kind} {chosen} to {half}"), lanes)
+
+
+def _of_bits(out: Emitter, bits: str, lanes: int) -> Value:
+    kind = llvm_type(DType.BF16, lanes)
+    return Value(out.value(f"bitcast {llvm_type(DType.I16, lanes)} {bits} to {kind}"), DType.BF16, lanes)
+
+
+def as_bf16(out: Emitter, value: Value, target: Target) -> Value:
+    """A float with the precision of bf16, in one instruction where the Target has one, which takes tiny ones for 0."""
+
+    def rounded(part: Value) -> Value:
+        widths = [n for n in (16, 8) if n == 16 or "avx512vl" in target.features]
+        if "avx512bf16" not in target.features or part.lanes not in widths:
+            return _from_bf16(out, _to_bf16(out, part))
+        kind = llvm_type(DType.BF16, part.lanes)
+        function = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * part.lanes}"
+        out.declarations.add(f"declare {kind} {function}({part.llvm_type})")
+        short = out.value(f"call {kind} {function}({part.llvm_type} {part.text})")
+        return _from_bf16(out, Value(short, DType.BF16, part.lanes))
+
+    return by_pieces(out, rounded, value, target.lanes(DType.F32.size_bytes))._replace(is_short=True)
 
 
 def _from_bf16(out: Emitter, value: Value) -> Value:

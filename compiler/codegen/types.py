@@ -72,11 +72,12 @@ def llvm_type(dtype: DType, lanes: int) -> str:
 
 
 class Value(NamedTuple):
-    """An SSA value (or literal); lanes 0 for a scalar."""
+    """An SSA value (or literal); lanes 0 for a scalar. `is_short`: a float that bf16 holds exactly."""
 
     text: str
     dtype: DType
     lanes: int
+    is_short: bool = False
 
     @property
     def llvm_type(self) -> str:

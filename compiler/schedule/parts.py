@@ -62,9 +62,10 @@ class _Parting(Copying):
         most = Const(LARGEST, DType.F32)
         above = apply("larger", value, Const(-LARGEST, DType.F32))
         bounded = apply("select", apply("less", above, most), above, most)
-        first = Cast(bounded, self.dtype)
-        rest = Cast(apply("sub", value, Cast(first, self.stage.dtype)), self.dtype)
-        return Guard((Bound(Index.of(PART), 0, 1),), first, rest)
+        first = apply("as_bf16", bounded)
+        rest = apply("as_bf16", apply("sub", value, first))
+        part = Bound(Index.of(PART), 0, 1)
+        return Guard((part,), Cast(first, self.dtype), Cast(rest, self.dtype))
 
     def rewritten(
         self, axes: tuple[Axis, ...], value: Expr, read: tuple[Index, ...], reduces: tuple[Axis, ...]

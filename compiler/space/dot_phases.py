@@ -135,10 +135,12 @@ class DotPhases:
         return [*self._algorithm, *copy_steps(self.workload, self._target)] if self._copies else []
 
 
-def copy_steps(workload: Workload, target: Target, made: tuple[str, ...] = ()) -> list[Step]:
+def copy_steps(
+    workload: Workload, target: Target, made: tuple[str, ...] = (), *, shared: bool = True
+) -> list[Step]:
     """The copy of `copied_data`: rows shared out, the innermost dimension by whole vectors.
 
-    `made`: axes of which every place is made of the same vector.
+    `made`: axes of which every place is made of the same vector. `shared`: out among threads.
     """
     stage = workload.stages[0]
     axes = tile_axes(workload, stage, target)
@@ -151,7 +153,8 @@ def copy_steps(workload: Workload, target: Target, made: tuple[str, ...] = ()) -
     if across is not None:
         steps.append(Split(STAGE, across, axes.lanes))
     steps.append(Reorder(STAGE, (*outer, *inner)))
-    steps += share(STAGE, outer or inner[:1])
+    if shared:
+        steps += share(STAGE, outer or inner[:1])
     if across is not None:
         steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
     steps += [Bind(STAGE, name, LoopKind.UNROLLED) for name in made]

@@ -18,13 +18,15 @@ from compiler.instruction import Instruction
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
 from compiler.space.default_order import cheapest_order, tile_traffic
 from compiler.space.register_tile import RegisterTile, innermost
-from compiler.space.space import Value, number
+from compiler.space.space import Knob, Value, number
 from compiler.target import LINE_BYTES, MATRIX_REGISTERS, Target
 from compiler.workload.ir import Stage, Workload
 
 HEIGHTS = (4, 6, 7, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32, 48, 64)
 """Rows of a tile; all of them where they fit."""
 SHARES_PER_THREAD = 4
+MADE, FIRST, INSIDE = "made", "first", "inside"
+"""Knob that says where the data is brought into its form: before all else, or for each block of rows."""
 LINE = 2.5
 """Cycles for a row of a matrix that comes from the second cache, measured on a Granite Rapids core: 2 where it is alone
 in the core, 2.9 in kernels."""
@@ -44,14 +46,16 @@ class MatrixTile(RegisterTile):
         threads: int,
         dot: tuple[Instruction, str],
         sharing: str = "",
+        row_bytes: int = 0,
     ) -> None:
         """`dot`: an instruction on matrices, and the reduction axis of its groups.
 
         `sharing`: another reduction axis, whose places have operands in common: all of them are in the body.
+        `row_bytes`: of the data of a row, where it can be made for a block of rows; 0 where it is made before.
         """
         super().__init__(workload, anchor, store, target, threads, dot)
         self.entry, self.along = dot
-        self._sharing = [sharing] if sharing else []
+        self._sharing, self._row_bytes = [sharing] if sharing else [], row_bytes
         self.depths = self.depths[-1:]
 
     @property
@@ -66,11 +70,34 @@ class MatrixTile(RegisterTile):
         """The depth, one number: groups that one instruction adds."""
         return (self.entry.depth_of(self._groups),)
 
+    def knobs(self) -> tuple[Knob, ...]:
+        """Those of a register tile, and where the data is made."""
+        return (*super().knobs(), *([Knob(MADE, (FIRST, INSIDE))] if self._row_bytes else []))
+
+    def made_at(self, values: dict[str, Value]) -> str:
+        """The loop of the map at which the data is made; empty where that is done before."""
+        if not self._row_bytes or values.get(MADE) != INSIDE:
+            return ""
+        rest = [f"{a.name}.o" if a in self.axes.blocked else a.name for a in self.axes.loops]
+        return rest[-1] if values["order"] == "inside" else f"{rest[0]}.o"
+
     def legal(self, values: dict[str, Value]) -> bool:
         """Sums and operands fit in the registers."""
         rows, vectors = number(values, "rows"), number(values, "vectors")
         fits = self._matrices(rows, vectors) <= MATRIX_REGISTERS and vectors <= self.panels
-        return fits and self._block_fits(values)
+        return fits and self._block_fits(values) and (not self.made_at(values) or self._has_room(values))
+
+    def _has_room(self, values: dict[str, Value]) -> bool:
+        """Whether the data of a block of rows stays in the second cache, and each share of the threads has its own."""
+        order, loops = str(values["order"]), self.axes.loops
+        if order == "outside" or not loops or number(values, "parallel") > 1:
+            return False
+        places = number(values, "rows")
+        if order.startswith("block"):
+            block = int(order.removeprefix("block"))
+            inner = prod(a.size for a in loops[1:])
+            places = block * (places if loops[0] is self.axes.row else inner)
+        return places * self._row_bytes <= self.target.l2_bytes // 4
 
     def usual(self) -> dict[str, Value]:
         """Values that are good without measuring: the tile with the least instructions and loads, edges counted."""
@@ -86,14 +113,33 @@ class MatrixTile(RegisterTile):
         while parallel < len(counts) and tiles < shares:
             tiles *= counts[parallel]
             parallel += 1
-        return {
+        values: dict[str, Value] = {
             "rows": rows,
             "vectors": vectors,
             "order": order,
             "reduce": 0,
             "unroll": depth,
             "parallel": parallel,
+            MADE: FIRST,
         }
+        return {**values, **self._by_blocks(values, list(orders))} if self.is_far else values
+
+    @property
+    def is_far(self) -> bool:
+        """Whether all data leaves the second cache before it is read again."""
+        rows = prod(a.size for a in self.axes.loops)
+        return rows * self._row_bytes > self.target.l2_bytes // 2
+
+    def _by_blocks(self, values: dict[str, Value], orders: list[str]) -> dict[str, Value]:
+        """Where the data is made for blocks of rows: the order with the largest; nothing where none has room."""
+        blocks = sorted(
+            (o for o in orders if o.startswith("block")), key=lambda o: -int(o.removeprefix("block"))
+        )
+        for order in (*blocks, "inside"):
+            changed: dict[str, Value] = {"order": order, "parallel": 1, MADE: INSIDE}
+            if order in orders and self.legal({**values, **changed}):
+                return changed
+        return {}
 
     def in_body(self, loops: list[str]) -> list[str]:
         """Columns: the sums are in memory, so that rows need not be known when code is made."""

@@ -123,3 +123,33 @@ def test_how_a_constant_is_packed_survives_json() -> None:
     (plan,) = in_parts(build_space(workload, WITH_MATRICES, 1), 1)
     kernel = build_kernel(workload, plan, WITH_MATRICES)
     assert kernels_from_json(*kernels_json([kernel])) == [kernel]
+
+
+FAR = matmul(4100, 120, 64)
+"""Both parts of its data are more than half of a second cache."""
+
+
+def test_parts_of_much_data_are_made_for_blocks_of_rows() -> None:
+    space = build_space(FAR, WITH_MATRICES, 1)
+    values = space.values(space.default)
+    assert (values["algorithm"], values["made"]) == ("parts", "inside")
+    assert not space.legal({**values, "order": "outside"})
+    near = build_space(matmul(64, 120, 64), WITH_MATRICES, 1)
+    assert near.values(near.default)["made"] == "first"
+
+
+@NEEDS
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_rows_agree(threads: int) -> None:
+    space = build_space(FAR, WITH_MATRICES, threads)
+    operands = random_operands(FAR)
+    expected = reference_outputs(FAR, operands)["y0"]
+    usual = {**space.values(space.default), "parallel": 1, "made": "inside"}
+    for order in ("block4", "block28", "inside"):
+        plan = space.build({**usual, "order": order})
+        assert relative_error(run_native(FAR, plan, operands, threads=threads), expected) < ERROR
+
+
+def test_windows_have_their_parts_made_first() -> None:
+    space = build_space(padded_convolution(20, 64, 32, 3), WITH_MATRICES, 1)
+    assert "made" not in {knob.name for knob in space.knobs}
