@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-
-from compiler.dtype import DType
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]
@@ -42,7 +41,7 @@ def ordinal(x: Array) -> Array:
 
 def as_bf16(x: Array) -> Array:
     """Floats with the precision of bf16, rounded half to even. Code may make those below its normal range 0."""
-    return np.asarray(np.asarray(x).astype(DType.BF16.numpy).astype(np.asarray(x).dtype))
+    return np.asarray(np.asarray(x).astype(ml_dtypes.bfloat16).astype(np.asarray(x).dtype))
 
 
 def divide(x: Array, y: Array) -> Array:

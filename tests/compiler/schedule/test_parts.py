@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from compiler.evaluate import reference_outputs
 from compiler.instruction import INSTRUCTIONS
 from compiler.packing import Parts
 from compiler.pipeline import build_kernel
+from compiler.scalar import Load, apply
 from compiler.schedule.contraction import find_contraction, group_axis
 from compiler.schedule.parts import parts
 from compiler.schedule.schedule import Schedule
@@ -24,7 +26,15 @@ from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
-from tests.compiler.workloads import convolution, matmul, padded_convolution, random_operands
+from tests.compiler.workloads import (
+    at,
+    convolution,
+    mapped,
+    matmul,
+    operand,
+    padded_convolution,
+    random_operands,
+)
 
 WORKLOADS: dict[str, Workload] = {
     "product": matmul(37, 40, 64),
@@ -153,3 +163,16 @@ def test_blocks_of_rows_agree(threads: int) -> None:
 def test_windows_have_their_parts_made_first() -> None:
     space = build_space(padded_convolution(20, 64, 32, 3), WITH_MATRICES, 1)
     assert "made" not in {knob.name for knob in space.knobs}
+
+
+@pytest.mark.parametrize("columns", [1, 5, 8, 16, 40])
+def test_rounding_to_bf16_is_half_to_even_and_keeps_what_is_not_finite(columns: int) -> None:
+    numbers = operand("x0", 3, columns)
+    workload = mapped(apply("as_bf16", Load("x0", at("s0", "s1"))), (3, columns), (numbers,))
+    x = random_operands(workload)["x0"]
+    x.flat[:3] = 1.00390625, 1.01171875, np.nan  # halfway between two of them, of which one is even
+    expected = x.astype(ml_dtypes.bfloat16).astype(np.float32)
+    space = build_space(workload, native_target(), 1)
+    plan = space.schedule(space.default)
+    np.testing.assert_array_equal(run_native(workload, plan, {"x0": x}), expected)
+    np.testing.assert_array_equal(run_interpreted(workload, plan, {"x0": x}), expected)
