@@ -49,7 +49,9 @@ def ships(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The package ships a model, one that is always sure, for this machine."""
     found = formula_model()
     machines = frozenset({stored.machine_of(native_target())})
-    seen = stored.Seen(machines, frozenset({1}), found.seen.knobs | {"depth", "order", "lanes"}, {}, {})
+    seen = stored.Seen(
+        machines, frozenset({1}), found.seen.knobs | {"depth", "order", "lanes", "made"}, {}, {}
+    )
     gates = {**found.gates, "margin": 0.0}
     monkeypatch.setattr(
         "tuner.instant.load_model", lambda path: stored.StoredModel(found.booster, 1, seen, gates)

@@ -34,6 +34,7 @@ from tests.compiler.workloads import (
     operand,
     padded_convolution,
     random_operands,
+    with_second_output,
 )
 
 WORKLOADS: dict[str, Workload] = {
@@ -104,6 +105,17 @@ def test_it_is_the_default_where_it_is_much_faster() -> None:
     assert space.values(space.default)["algorithm"] == "parts"
     careful = space.within(ERROR / 2)
     assert careful.values(careful.default)["algorithm"] == "direct"
+
+
+def test_a_bounded_function_of_the_sums_takes_the_direct_form_by_default() -> None:
+    workload = with_second_output(matmul(256, 256, 256), lambda value: apply("tanh", value))
+    space = build_space(workload, WITH_MATRICES, 1)
+    assert space.values(space.default)["algorithm"] == "direct"
+    gated = with_second_output(
+        matmul(256, 256, 256), lambda value: apply("mul", value, apply("sigmoid", value))
+    )
+    space = build_space(gated, WITH_MATRICES, 1)
+    assert space.values(space.default)["algorithm"] == "parts"
 
 
 def test_there_is_none_without_matrices() -> None:

@@ -54,8 +54,8 @@ def schedules(kind: str, count: int) -> Iterator[tuple[int, SearchSpace, Assignm
 
 
 def tolerance(plan: Schedule) -> float:
-    """Products of parts are less exact, and a map may enlarge the error of the sums it reads."""
-    return 1e-4 if any(isinstance(s, Algorithm) and s.name == "parts" for s in plan.steps) else 1e-5
+    """Products of parts are less exact: the hyperbolic tangent of sums of 20 enlarges their error 20 times."""
+    return 3e-4 if any(isinstance(s, Algorithm) and s.name == "parts" for s in plan.steps) else 1e-5
 
 
 def check(kind: str, count: int) -> int:

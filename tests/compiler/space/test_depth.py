@@ -37,6 +37,7 @@ def test_blocks_of_any_tile_agree_with_the_reference(rows: int, vectors: int, th
     space = build_space(workload, native_target(), threads)
     values = {
         **space.values(space.default),
+        "algorithm": "direct",
         "rows": rows,
         "vectors": vectors,
         "order": "outside",
