@@ -16,7 +16,7 @@ from math import prod
 
 from compiler.instruction import Instruction
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
-from compiler.space.default_order import cheapest_order, tile_traffic
+from compiler.space.default_order import Loop, cheapest_order, tile_traffic
 from compiler.space.register_tile import RegisterTile, innermost
 from compiler.space.space import Knob, Value, number
 from compiler.target import LINE_BYTES, MATRIX_REGISTERS, Target
@@ -78,8 +78,8 @@ class MatrixTile(RegisterTile):
         """The loop of the map at which the data is made; empty where that is done before."""
         if not self._row_bytes or values.get(MADE) != INSIDE:
             return ""
-        rest = [f"{a.name}.o" if a in self.axes.blocked else a.name for a in self.axes.loops]
-        return rest[-1] if values["order"] == "inside" else f"{rest[0]}.o"
+        outer, _ = self._outer_loops(str(values["order"]))
+        return outer[-2] if values["order"] == "inside" else outer[0]
 
     def legal(self, values: dict[str, Value]) -> bool:
         """Sums and operands fit in the registers."""
@@ -122,7 +122,7 @@ class MatrixTile(RegisterTile):
             "parallel": parallel,
             MADE: FIRST,
         }
-        return {**values, **self._by_blocks(values, list(orders))} if self.is_far else values
+        return {**values, **self._by_blocks(values, orders)} if self.is_far else values
 
     @property
     def is_far(self) -> bool:
@@ -130,14 +130,19 @@ class MatrixTile(RegisterTile):
         rows = prod(a.size for a in self.axes.loops)
         return rows * self._row_bytes > self.target.l2_bytes // 2
 
-    def _by_blocks(self, values: dict[str, Value], orders: list[str]) -> dict[str, Value]:
-        """Where the data is made for blocks of rows: the order with the largest; nothing where none has room."""
+    def _by_blocks(self, values: dict[str, Value], orders: dict[str, list[Loop]]) -> dict[str, Value]:
+        """Where the data is made for blocks of rows: the order with the largest that has room and work for all threads.
+
+        Nothing where there is none.
+        """
         blocks = sorted(
             (o for o in orders if o.startswith("block")), key=lambda o: -int(o.removeprefix("block"))
         )
         for order in (*blocks, "inside"):
             changed: dict[str, Value] = {"order": order, "parallel": 1, MADE: INSIDE}
-            if order in orders and self.legal({**values, **changed}):
+            shares = orders[order][0][1] if order in orders else 0
+            enough = shares >= (SHARES_PER_THREAD * self.threads if self.threads > 1 else 1)
+            if enough and self.legal({**values, **changed}):
                 return changed
         return {}
 

@@ -172,6 +172,19 @@ def test_blocks_of_rows_agree(threads: int) -> None:
         assert relative_error(run_native(FAR, plan, operands, threads=threads), expected) < ERROR
 
 
+@NEEDS
+@pytest.mark.parametrize("order", ["block1", "block4", "inside"])
+def test_blocks_of_an_image_agree(order: str) -> None:
+    workload = convolution(40, 64, 48, 1)
+    space = build_space(workload, WITH_MATRICES, 1)
+    plan = next(a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts")
+    usual = {**space.values(plan), "made": "inside", "order": order}
+    assert space.legal(usual)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_native(workload, space.build(usual), operands), expected) < ERROR
+
+
 def test_windows_have_their_parts_made_first() -> None:
     space = build_space(padded_convolution(20, 64, 32, 3), WITH_MATRICES, 1)
     assert "made" not in {knob.name for knob in space.knobs}
