@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import logging
 import os
 import platform
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 
 from compiler.errors import TargetError
 
+_LOG = logging.getLogger("luthier")
 _FUSED = frozenset({"fma", "avx512f", "neon"})
 """Features of CPUs that bring a fused multiply-add."""
 LINE_BYTES = 64
@@ -176,6 +178,9 @@ def native_target() -> Target:
     features = tuple(sorted(f for f, on in llvm.get_host_cpu_features().items() if on))
     if any(f.startswith(_OF_MATRICES) for f in features) and not _may_use_matrices():
         features = tuple(f for f in features if not f.startswith(_OF_MATRICES))
+        _LOG.warning(
+            "the system refuses this CPU's registers of matrices (AMX); products are made in vectors"
+        )
     vector_bytes, registers = _vector_shape(platform.machine(), features)
     caches = _cache_sizes()
     return Target(

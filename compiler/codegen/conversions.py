@@ -129,8 +129,7 @@ def as_bf16(out: Emitter, value: Value, target: Target) -> Value:
     """A float with the precision of bf16, in one instruction where the Target has one, which takes tiny ones for 0."""
 
     def rounded(part: Value) -> Value:
-        widths = [n for n in (16, 8) if n == 16 or "avx512vl" in target.features]
-        if "avx512bf16" not in target.features or part.lanes not in widths:
+        if not {"avx512bf16", "avx512vl"} <= set(target.features) or part.lanes not in (16, 8):
             return _from_bf16(out, _to_bf16(out, part))
         kind = llvm_type(DType.BF16, part.lanes)
         function = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * part.lanes}"

@@ -17,6 +17,7 @@ from math import prod
 from compiler.instruction import Instruction
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
 from compiler.space.default_order import Loop, cheapest_order, tile_traffic
+from compiler.space.default_tile import SHARES_PER_THREAD
 from compiler.space.register_tile import RegisterTile, innermost
 from compiler.space.space import Knob, Value, number
 from compiler.target import LINE_BYTES, MATRIX_REGISTERS, Target
@@ -24,7 +25,6 @@ from compiler.workload.ir import Stage, Workload
 
 HEIGHTS = (4, 6, 7, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32, 48, 64)
 """Rows of a tile; all of them where they fit."""
-SHARES_PER_THREAD = 4
 MADE, FIRST, INSIDE = "made", "first", "inside"
 """Knob that says where the data is brought into its form: before all else, or for each block of rows."""
 LINE = 2.5

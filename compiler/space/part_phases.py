@@ -38,9 +38,7 @@ def part_phases(workload: Workload, target: Target) -> PartPhases | None:
     if found is None:
         return None
     for entry in INSTRUCTIONS.values():
-        if not entry.takes_matrices or entry.left is not DType.BF16:
-            continue
-        if not entry.runs_on(target):
+        if not (entry.takes_matrices and entry.left is DType.BF16 and entry.runs_on(target)):
             continue
         axis = group_axis(stage, found, entry.group)
         if axis is None:
@@ -101,10 +99,10 @@ class PartPhases:
     def cycles(self, target: Target) -> float:
         """What it takes, nearly."""
         stage, _ = self.product_stages
-        products = self.tile(target, 1).cycles
+        tile = self.tile(target, 1)
+        products = tile.cycles
         made = MADE * self.workload.stages[0].points / COUNT / target.lanes(stage.dtype.size_bytes)
         between = self.workload.temporaries[0].size_bytes
-        tile = self.tile(target, 1)
         far = tile.is_far if self._row_bytes else between > target.l2_bytes // 2
         again = between * FAR if far and not tile.made_at(tile.usual()) else 0.0
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)

@@ -94,7 +94,7 @@ def test_machine_code_gives_what_numpy_gives(name: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_every_target_makes_code_of_it(name: str) -> None:
+def test_the_code_has_the_instruction(name: str) -> None:
     workload, instruction = WORKLOADS[name]
     plan = next(plans(workload, instruction, 1, 0))
     assert instruction in nest_assembly(build_nest(workload, plan), WITH_MATRICES)
@@ -114,6 +114,18 @@ def test_edges_have_a_setting_of_their_own() -> None:
     plan = space.build({**space.values(space.default), "instruction": BYTES, "rows": 16, "vectors": 2})
     text = nest_ir(build_nest(workload, plan), WITH_MATRICES)
     assert text.count("= private unnamed_addr constant [64 x i8]") > 1
+
+
+def test_what_the_system_refuses_is_no_feature_and_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = {"amx-int8": True, "amx-tile": True, "avx2": True, "avx512f": False}
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: found)
+    monkeypatch.setattr("compiler.target._may_use_matrices", lambda: False)
+    assert native_target.__wrapped__().features == ("avx2",)
+    assert "refuses this CPU's registers of matrices" in caplog.text
+    monkeypatch.setattr("compiler.target._may_use_matrices", lambda: True)
+    assert native_target.__wrapped__().features == ("amx-int8", "amx-tile", "avx2")
 
 
 def test_one_row_is_no_matrix() -> None:
