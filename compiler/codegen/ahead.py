@@ -6,6 +6,9 @@
 Each iteration asks for its share of the next panel, so that it arrives evenly under the arithmetic. Hardware follows a
 stream only while it is read, which would be when all of it is needed at once: at the first tile of the next panel.
 Worth an instruction where the panels together are too large for the second cache and each is read several times.
+
+What is read once is a stream, which hardware follows far enough for vectors. Instructions on matrices use it up faster:
+each iteration of theirs asks for what is `STREAM` bytes further on, into the first cache.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from compiler.index import Index
+from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import (
     Block,
     Buffer,
@@ -27,24 +31,27 @@ from compiler.loop.ir import (
     sub_statements,
     walk_statements,
 )
-from compiler.scalar import loads
+from compiler.scalar import Dot, loads
 from compiler.target import LINE_BYTES, Target
 
 MOST_LINES = 8
 """Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner."""
 LEAST_PANEL = 4096
 """Bytes of a panel below which hardware has caught up before it matters."""
+STREAM = 8192
+"""Bytes between what matrices read of a stream and what is fetched; from 4096 to 12288 it made no difference."""
 LEAST_READS = 2
 """Times that a panel is read: what is read once is a stream that hardware follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What an iteration fetches: so many lines of a buffer, from a place in elements."""
+    """What an iteration fetches: so many lines of a buffer, from a place in elements; `near`: into the first cache."""
 
     buffer: str
     place: Index
     lines: int
+    near: bool = False
 
 
 def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> dict[int, Ahead]:
@@ -62,7 +69,8 @@ def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> 
             large[name].read(loop, flat)
     found: dict[int, Ahead] = {}
     for panels in large.values():
-        panels.visit(body, Index())
+        if not panels.visit(body, Index()):
+            panels.stream(body, Index())
         found = {**panels.found, **found}
     return found
 
@@ -128,6 +136,19 @@ class _Panels:
             self._share(stmt.body, first + step, step / iterations, lines)
         return True
 
+    def stream(self, stmt: Stmt, start: Index) -> None:
+        """Have matrices that read all of it once fetch it; `start`: of what the loops around read."""
+        if _repeats(stmt):
+            step = self.steps.get(stmt.var, 0)
+            start += Index.of(stmt.var) * step
+            if id(stmt) in self.loops and _multiplies_matrices(stmt):
+                size = self.buffer.dtype.size_bytes
+                lines = step * size // LINE_BYTES
+                self.found[id(stmt)] = Ahead(self.buffer.name, start + STREAM // size, lines, near=True)
+                return
+        for child in sub_statements(stmt):
+            self.stream(child, start)
+
     def _count(self, stmt: Stmt, *, elements: bool) -> int:
         """Iterations of the loops that read, or elements that they read."""
         if isinstance(stmt, For) and id(stmt) in self.loops:
@@ -153,6 +174,13 @@ class _Panels:
             case _:
                 for child in sub_statements(stmt):
                     self._share(child, place, share, lines)
+
+
+def _multiplies_matrices(loop: Stmt) -> bool:
+    return any(
+        isinstance(s, Store) and isinstance(s.value, Dot) and INSTRUCTIONS[s.value.instruction].takes_matrices
+        for s in walk_statements(loop)
+    )
 
 
 def _repeats(stmt: Stmt) -> TypeGuard[For | Let]:

@@ -22,8 +22,10 @@ from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Linear
 from compiler.codegen.memory import Memory
 from compiler.errors import CompileError
+from compiler.index import Index
 from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import Buffer, For, LoopKind, Stmt, Store, sub_statements
+from compiler.matrix_order import MatrixOrder, heights_of, matrix_order
 from compiler.scalar import Const, Dot, Load
 from compiler.target import MATRIX_REGISTERS
 
@@ -154,7 +156,7 @@ class Matrices:
         self._nests = {id(nest.root): nest for nest in found}
         self._bodies = {id(nest.body): nest for nest in found}
         self._fresh: set[int] = set()
-        self._settings = {_configuration(*self._shape(nest)) for nest in found}
+        self._settings = {self._configuration(nest) for nest in found}
         self._inside = False
 
     def begin_function(self) -> None:
@@ -189,7 +191,7 @@ class Matrices:
     def begin(self, nest: MatrixNest) -> None:
         """The sums come into registers."""
         if len(self._settings) > 1:
-            self._configure(_configuration(*self._shape(nest)))
+            self._configure(self._configuration(nest))
         self._inside = True
         if id(nest.root) in self._fresh:
             self._out.declarations.add(f"declare void @{_ZERO}(i8 immarg)")
@@ -205,18 +207,29 @@ class Matrices:
         self._move_sums(nest, _STORE)
 
     def step(self, nest: MatrixNest) -> None:
-        """All products of the body. What an operand's registers hold is not loaded again for the next ones."""
+        """All products of the body, in the order that loads the fewest operands."""
         self._out.declarations.update(nest.entry.declarations)
-        others = self._names(nest).others
-        held: dict[int, tuple[str, Linear]] = {}
-        for numbers in product(*(range(nest.loops[name]) for name in others)):
+        names, order = self._names(nest), self._order(nest)
+        factors: list[tuple[_Operand, _Operand]] = []
+        for numbers in product(*(range(nest.loops[name]) for name in names.others)):
             with ExitStack() as stack:
-                for name, number in zip(others, numbers, strict=True):
+                for name, number in zip(names.others, numbers, strict=True):
                     stack.enter_context(self._indices.constant(name, number))
-                self._products(nest, held)
+                factors.append(self._factors(nest))
+        wide = nest.extent(names.vectors)
+        for p in order.products:
+            left, right = factors[p.pair]
+            if p.loads_left:
+                step = left.step(names.rows)
+                self._move(_LOAD, p.left, left, p.row * nest.entry.rows * step, step)
+            if p.loads_right:
+                offset = p.column * right.step(names.vectors)
+                self._move(_LOAD, p.right, right, offset, right.step(names.groups))
+            text = nest.entry.template[0]
+            self._out.emit(text.format(sum=p.row * wide + p.column, left=p.left, right=p.right))
 
-    def _products(self, nest: MatrixNest, held: dict[int, tuple[str, Linear]]) -> None:
-        """Of all rows and columns once; `held`: what registers have from before."""
+    def _factors(self, nest: MatrixNest) -> tuple[_Operand, _Operand]:
+        """Where the data and the weights of a pair lie."""
         entry, names = nest.entry, self._names(nest)
         left = self._operand(nest.dot.left, nest, 0)
         right = self._operand(nest.dot.right, nest, entry.group)
@@ -224,23 +237,7 @@ class Matrices:
             raise _misplaced(nest.dot.left)
         if right.step(nest.dot.var) != 1:
             raise _misplaced(nest.dot.right)
-        high, wide = self._grid(nest)
-        below, beside = _operand_registers(high, wide)
-        for i, register in enumerate(below):
-            self._load(register, left, i * entry.rows * left.step(names.rows), left.step(names.rows), held)
-        for j in range(wide):
-            register = beside[j % len(beside)]
-            self._load(register, right, j * right.step(names.vectors), right.step(names.groups), held)
-            for i, row in enumerate(below):
-                self._out.emit(entry.template[0].format(sum=i * wide + j, left=row, right=register))
-
-    def _load(
-        self, register: int, operand: _Operand, offset: int, step: int, held: dict[int, tuple[str, Linear]]
-    ) -> None:
-        place = operand.buffer.name, operand.at(offset)
-        if held.get(register) != place:
-            self._move(_LOAD, register, operand, offset, step)
-            held[register] = place
+        return left, right
 
     def _move(self, name: str, register: int, operand: _Operand, offset: int, step: int) -> None:
         """Between a register and memory; `offset`, `step`: elements to its first row, and from each to the next."""
@@ -303,10 +300,40 @@ class Matrices:
         rows, vectors = names.rows, names.vectors
         return -(-nest.extent(rows) // nest.entry.rows), nest.extent(vectors)
 
-    def _shape(self, nest: MatrixNest) -> tuple[int, int, int, int]:
-        """Rows of the tile, rows of one matrix, matrices beside each other, and the groups that are added at once."""
+    def _order(self, nest: MatrixNest) -> MatrixOrder:
         names = self._names(nest)
-        return nest.extent(names.rows), nest.entry.rows, self._grid(nest)[1], nest.extent(names.groups)
+        heights = heights_of(nest.extent(names.rows), nest.entry.rows)
+        numbers = list(product(*(range(nest.loops[name]) for name in names.others)))
+        found: list[list[int]] = []
+        for load in (nest.dot.left, nest.dot.right):
+            places: dict[tuple[Index, ...], int] = {}
+            taken = [
+                tuple(
+                    i.substitute(dict(zip(names.others, map(Index.of, n), strict=True))) for i in load.indices
+                )
+                for n in numbers
+            ]
+            found.append([places.setdefault(at, len(places)) for at in taken])
+        pairs = tuple(zip(*found, strict=True))
+        wide, groups = nest.extent(names.vectors), nest.extent(names.groups)
+        order = matrix_order(heights, wide, groups, pairs)
+        if order is None:
+            msg = f"{len(heights)} x {wide} matrices and their operands need more than {MATRIX_REGISTERS} registers"
+            raise CompileError(msg)
+        return order
+
+    def _configuration(self, nest: MatrixNest) -> bytes:
+        """Rows and bytes of a row of each register: the sums, then the data, then the weights."""
+        names, order = self._names(nest), self._order(nest)
+        data = nest.extent(names.groups) * _GROUP_BYTES
+        found = bytearray(_CONFIGURATION_BYTES)
+        found[0] = _PALETTE
+        of_data = {p.left for p in order.products}
+        for number, height in enumerate(order.rows):
+            width = data if number in of_data else nest.entry.lanes * _SUM_BYTES
+            found[_ROW_BYTES_AT + 2 * number : _ROW_BYTES_AT + 2 * number + 2] = width.to_bytes(2, "little")
+            found[_ROWS_AT + number] = height
+        return bytes(found)
 
     def _configure(self, setting: bytes) -> None:
         name = f"@matrices_{setting[_ROW_BYTES_AT:].hex()}"
@@ -316,31 +343,6 @@ class Matrices:
             f"declare void @{_CONFIGURE}(ptr)",
         }
         self._out.emit(f"call void @{_CONFIGURE}(ptr {name})")
-
-
-def _operand_registers(high: int, wide: int) -> tuple[range, range]:
-    """Behind those of the sums: of the data of all rows, and of the weights, which pass by where they have no room."""
-    below = range(high * wide, high * wide + high)
-    return below, range(below.stop, below.stop + min(wide, MATRIX_REGISTERS - below.stop))
-
-
-def _configuration(rows: int, most: int, wide: int, groups: int) -> bytes:
-    """Rows and bytes of a row of each register: the sums, then the data, then the weights."""
-    heights = [min(most, rows - first) for first in range(0, rows, most)]
-    lanes = most * _SUM_BYTES
-    sums = [(height, lanes) for height in heights for _ in range(wide)]
-    _, beside = _operand_registers(len(heights), wide)
-    if not beside:
-        msg = f"a tile of {rows} rows and {wide} vectors needs more than {MATRIX_REGISTERS} registers of matrices"
-        raise CompileError(msg)
-    left = [(height, groups * _GROUP_BYTES) for height in heights]
-    registers = [*sums, *left, *((groups, lanes) for _ in beside)]
-    found = bytearray(_CONFIGURATION_BYTES)
-    found[0] = _PALETTE
-    for number, (height, width) in enumerate(registers):
-        found[_ROW_BYTES_AT + 2 * number : _ROW_BYTES_AT + 2 * number + 2] = width.to_bytes(2, "little")
-        found[_ROWS_AT + number] = height
-    return bytes(found)
 
 
 def _misplaced(load: Load) -> CompileError:

@@ -306,11 +306,11 @@ class Memory:
         arguments = f"{value.llvm_type} {value.text}, ptr {pointer}, i32 {align}, {bits} {mask}"
         self._out.emit(f"call void {function}({arguments})")
 
-    def fetch(self, buffer: Buffer, linear: Linear, lines: int) -> None:
-        """Have so many lines from a place on brought into the second cache; what is not there is no error."""
+    def fetch(self, buffer: Buffer, linear: Linear, lines: int, *, near: bool) -> None:
+        """Have lines from a place on brought into the second cache, or the first; what is not there is no error."""
         for line in range(lines):
             start = linear._replace(const=linear.const + line * LINE_BYTES // buffer.dtype.size_bytes)
-            self._fetch_line(buffer, start, _SECOND_CACHE)
+            self._fetch_line(buffer, start, _ALL_CACHES if near else _SECOND_CACHE)
 
     def _fetch_line(self, buffer: Buffer, linear: Linear, caches: int) -> None:
         self._out.declarations.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")

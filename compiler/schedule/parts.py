@@ -27,19 +27,26 @@ from compiler.packing import LARGEST, Parts
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
 from compiler.schedule.contraction import find_contraction, fits, group_axis
 from compiler.schedule.copied_data import BUFFER, Copying
+from compiler.schedule.lines import in_lines
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Workload
 
 COUNT, PRODUCTS = 2, 3
 """Parts of a number, and products of parts for one of two numbers. Neighbouring ones have a part in common."""
+LINES = 1
+"""Second parameter: windows of all lines are the rows of one matrix."""
 PART, PAIR, BLOCK = "part", "pair", "block"
 """Names of the axes over the parts of the data, over the products, and over blocks of the sum."""
 
 
 def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
-    """The rewritten Workload; `parameters`: (elements of a block of the sum, which is filled up to whole ones,)."""
-    if len(parameters) != 1 or parameters[0] < 1:
-        msg = f"parts needs the length of blocks, not {parameters}"
+    """The rewritten Workload.
+
+    `parameters`: (elements of a block of the sum, which is filled up to whole ones,), or (elements, LINES), where all
+    lines of windows are one (compiler/schedule/lines.py).
+    """
+    if len(parameters) not in (1, 2) or parameters[0] < 1 or parameters[1:] not in ((), (LINES,)):
+        msg = f"parts needs the length of blocks, and perhaps {LINES} for joined lines, not {parameters}"
         raise ScheduleError(msg)
     stage, buffers = workload.stages[0], workload.buffers
     found = find_contraction(workload, stage)
@@ -53,7 +60,8 @@ def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     if not all(fits(e, DType.F32, lambda name: buffers[name].dtype) for e in (found.data, found.weights)):
         msg = "parts needs factors that are float32 in memory"
         raise ScheduleError(msg)
-    return _Parting(workload, stage, found, grouped, DType.BF16, parameters[0]).workload()
+    made = _Parting(workload, stage, found, grouped, DType.BF16, parameters[0]).workload()
+    return in_lines(made) if LINES in parameters[1:] else made
 
 
 class _Parting(Copying):

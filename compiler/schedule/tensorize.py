@@ -7,6 +7,7 @@ from dataclasses import replace
 from compiler.errors import ScheduleError
 from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import Extent, LoopKind
+from compiler.matrix_order import are_held, heights_of
 from compiler.scalar import Apply, Cast, Expr, Load
 from compiler.schedule.contraction import computes, is_direct
 from compiler.schedule.state import ScheduledStage, State
@@ -73,9 +74,9 @@ def _check_matrix(stage: ScheduledStage, what: str, entry: Instruction) -> None:
     if not groups.reduces or groups.extent.limit > entry.depth or rows.reduces or vectors.reduces:
         msg = f"{what} of the loops around it only the outer one reduces, over at most {entry.depth} groups"
         raise ScheduleError(msg)
-    high, wide = -(-rows.extent.limit // entry.rows), vectors.extent.limit
-    if high * wide + high + 1 > MATRIX_REGISTERS:
-        msg = f"{what} {high} x {wide} matrices and their operands are more than {MATRIX_REGISTERS} registers"
+    heights, wide = heights_of(rows.extent.limit, entry.rows), vectors.extent.limit
+    if not are_held(heights, wide):
+        msg = f"{what} {len(heights)} x {wide} matrices and their operands are more than {MATRIX_REGISTERS} registers"
         raise ScheduleError(msg)
 
 

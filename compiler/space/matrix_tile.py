@@ -12,12 +12,18 @@ The loops of the innermost body are the instruction's own: groups, rows, columns
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
 
 from compiler.instruction import Instruction
+from compiler.matrix_order import are_held, heights_of, matrix_order
+from compiler.scalar import loads
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
-from compiler.space.default_order import Loop, cheapest_order, tile_traffic
+from compiler.space.default_order import FAR, Loop, cheapest_order, tile_traffic
 from compiler.space.default_tile import SHARES_PER_THREAD
+from compiler.space.depth import block
+from compiler.space.matrix_depth import blocked_matrix_steps, matrix_depths
 from compiler.space.register_tile import RegisterTile, innermost
 from compiler.space.space import Knob, Value, number
 from compiler.target import LINE_BYTES, MATRIX_REGISTERS, Target
@@ -30,8 +36,25 @@ MADE, FIRST, INSIDE = "made", "first", "inside"
 LINE = 2.5
 """Cycles for a row of a matrix that comes from the second cache, measured on a Granite Rapids core: 2 where it is alone
 in the core, 2.9 in kernels."""
+NEAR_LINE = 1.0
+"""The same of one that comes from the first cache."""
 HANDED_OVER = 4.0
 """Cycles for a vector of sums that is stored, and read again by the map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What an algorithm has made of the factors of a product.
+
+    Attributes:
+        sharing: a reduction axis whose places have operands in common: all of them are in the body.
+        row_bytes: of the data of a row, where it can be made for a block of rows; 0 where it is made before.
+        summed: a reduction axis that may be cut into blocks.
+    """
+
+    sharing: str = ""
+    row_bytes: int = 0
+    summed: str = ""
 
 
 class MatrixTile(RegisterTile):
@@ -45,24 +68,21 @@ class MatrixTile(RegisterTile):
         target: Target,
         threads: int,
         dot: tuple[Instruction, str],
-        sharing: str = "",
-        row_bytes: int = 0,
+        factors: Factors | None = None,
     ) -> None:
-        """`dot`: an instruction on matrices, and the reduction axis of its groups.
-
-        `sharing`: another reduction axis, whose places have operands in common: all of them are in the body.
-        `row_bytes`: of the data of a row, where it can be made for a block of rows; 0 where it is made before.
-        """
+        """`dot`: an instruction on matrices, and the reduction axis of its groups; `factors`: plain ones if None."""
         super().__init__(workload, anchor, store, target, threads, dot)
         self.entry, self.along = dot
-        self._sharing, self._row_bytes = [sharing] if sharing else [], row_bytes
-        self.depths = self.depths[-1:]
+        known = factors or Factors()
+        self._sharing, self._row_bytes = [known.sharing] if known.sharing else [], known.row_bytes
+        self._summed = known.summed
+        self.depths = matrix_depths(self, known.summed) if known.summed else self.depths[-1:]
 
     @property
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have, ascending."""
         rows = 1 if self.axes.row is None else self.axes.row.size
-        whole = {rows} if self._matrices(rows, 1) <= MATRIX_REGISTERS else set()
+        whole = {rows} if self._are_held(rows, 1) else set()
         return tuple(sorted({h for h in HEIGHTS if h <= rows} | whole)) or (rows,)
 
     @property
@@ -84,7 +104,9 @@ class MatrixTile(RegisterTile):
     def legal(self, values: dict[str, Value]) -> bool:
         """Sums and operands fit in the registers."""
         rows, vectors = number(values, "rows"), number(values, "vectors")
-        fits = self._matrices(rows, vectors) <= MATRIX_REGISTERS and vectors <= self.panels
+        fits = self._are_held(rows, vectors) and vectors <= self.panels
+        if self._depth(values) < self.depths[-1]:
+            return fits and values["order"] == "outside" and not self.made_at(values)
         return fits and self._block_fits(values) and (not self.made_at(values) or self._has_room(values))
 
     def _has_room(self, values: dict[str, Value]) -> bool:
@@ -117,18 +139,75 @@ class MatrixTile(RegisterTile):
             "rows": rows,
             "vectors": vectors,
             "order": order,
-            "reduce": 0,
+            "reduce": self._blocks_first,
             "unroll": depth,
             "parallel": parallel,
+            "depth": self.depths[-1],
             MADE: FIRST,
         }
-        return {**values, **self._by_blocks(values, orders)} if self.is_far else values
+        if not self.is_far:
+            return values
+        changes = [c for c in (self._by_blocks(values, orders), self._by_depth(values)) if c]
+        return {**values, **min(changes, key=lambda c: self._brought({**values, **c}), default={})}
+
+    def _by_depth(self, values: dict[str, Value]) -> dict[str, Value]:
+        """Where the sum is cut into blocks: the longest whose data, of all rows, stays in the second cache.
+
+        Nothing where the constants do: they may be read again for each block of rows.
+        """
+        if not self._constants_are_far:
+            return {}
+        fitting = [
+            d for d in self.depths[:-1] if self._rows * self._bytes_of_one * d <= self.target.l2_bytes // 2
+        ]
+        depths = fitting[-1:] or self.depths[:-1][-1:]
+        changed: dict[str, Value] = {"order": "outside", MADE: FIRST}
+        tried = ({**changed, "depth": depth} for depth in depths)
+        return next((c for c in tried if self.legal({**values, **c})), {})
+
+    def _brought(self, values: dict[str, Value]) -> int:
+        """Bytes from beyond the second cache: constants once for each block of rows, and data that was made before."""
+        depth = self._depth(values)
+        if depth < self.depths[-1]:
+            width = number(values, "vectors") * self.axes.lanes
+            high = block(self, number(values, "rows"), width, depth).rows
+            return 2 * self._rows * self._row_bytes + -(-self._rows // high) * self._constant_bytes
+        loops = self.loops_by_order(values)[str(values["order"])]
+        around = takewhile(lambda loop: loop[0] != self.axes.vector.name, loops)
+        return prod(count for _, count in around) * self._constant_bytes
+
+    @property
+    def _rows(self) -> int:
+        """Of the whole product."""
+        return prod(a.size for a in self.axes.loops)
+
+    @property
+    def _bytes_of_one(self) -> int:
+        """Of all operands of one side for one product."""
+        return self._distinct * self.entry.left.size_bytes
+
+    @property
+    def _constant_bytes(self) -> int:
+        return self.products * self.panels * self.axes.lanes * self._bytes_of_one
+
+    @property
+    def _constants_are_far(self) -> bool:
+        """Whether the constants are too large for the second cache."""
+        return self._constant_bytes > self.target.l2_bytes // 2
+
+    @property
+    def _blocks_first(self) -> int:
+        """The rotation of the sums that has the places of a window innermost: they have data in common, which is near.
+
+        The first where there are no windows.
+        """
+        names = [name for name, _ in self.sums]
+        return names.index(self._summed) if self._summed and self._summed in names else 0
 
     @property
     def is_far(self) -> bool:
         """Whether all data leaves the second cache before it is read again."""
-        rows = prod(a.size for a in self.axes.loops)
-        return rows * self._row_bytes > self.target.l2_bytes // 2
+        return self._rows * self._row_bytes > self.target.l2_bytes // 2
 
     def _by_blocks(self, values: dict[str, Value], orders: dict[str, list[Loop]]) -> dict[str, Value]:
         """Where the data is made for blocks of rows: the order with the largest that has room and work for all threads.
@@ -157,24 +236,48 @@ class MatrixTile(RegisterTile):
         products = min(self._cost(tile)[0] for tile in self._tiles()) * self._steps * others
         return products + HANDED_OVER * self.store.points / self.axes.lanes
 
+    def steps(self, values: dict[str, Value]) -> list[Step]:
+        """The Steps for legal values of the knobs."""
+        if (depth := self._depth(values)) < self.depths[-1]:
+            return blocked_matrix_steps(self, self._summed, depth, values)
+        return super().steps(values)
+
     def tile_reduction(
         self, stage: str, sums: list[tuple[str, int]], others: list[str], values: dict[str, Value]
     ) -> list[Step]:
         """Loops over groups of `depth`, and inside them what the instruction does."""
-        row, vector, along = self.axes.row, self.axes.vector.name, self.along
+        row = "" if self.axes.row is None else self.axes.row.name
+        return self.tile_sums(stage, (row, self.axes.vector.name), {n: n for n, _ in sums}, others)
+
+    def tile_sums(
+        self, stage: str, tile: tuple[str, str], sums: dict[str, str], others: list[str]
+    ) -> list[Step]:
+        """The loops of a stage inside of `others`.
+
+        `tile`: those over the rows of a tile, if there are any, and over its columns; `sums`: those over each axis that
+        is reduced, outermost first.
+        """
+        (row, vector), along = tile, self.along
         depth, group = self.unrolls[0], f"{along}.i"
         steps: list[Step] = [Split(stage, vector, self.axes.lanes), Split(stage, along, self.entry.group)]
-        deep, serial = f"{along}.o", [n for n, _ in sums if n not in (along, *self._sharing)]
+        deep = f"{along}.o"
+        serial = {n: loop for n, loop in sums.items() if n not in self._sharing}
         if depth < self._groups:
             steps.append(Split(stage, deep, depth))
-            place = [n for n, _ in sums if n not in self._sharing].index(along)
-            serial.insert(place, f"{along}.o.o")
+            serial[along] = f"{along}.o.o"
             deep = f"{along}.o.i"
-        unrolled = [*self._sharing, deep, *(() if row is None else (row.name,)), f"{vector}.o"]
+        else:
+            del serial[along]
+        unrolled = [*self._sharing, deep, *filter(None, (row,)), f"{vector}.o"]
         lane = f"{vector}.i"
-        steps.append(Reorder(stage, (*others, *serial, *unrolled, group, lane)))
+        steps.append(Reorder(stage, (*others, *serial.values(), *unrolled, group, lane)))
         steps += innermost(stage, unrolled, lane)
         return [*steps, Tensorize(stage, group, self.entry.name)]
+
+    @property
+    def products(self) -> int:
+        """Of each sum, whose operands are there once."""
+        return prod(size for name, size in self.sums if name not in self._sharing)
 
     @property
     def _groups(self) -> int:
@@ -201,38 +304,67 @@ class MatrixTile(RegisterTile):
         """Matrices below each other."""
         return -(-rows // self.entry.rows)
 
-    def _matrices(self, rows: int, vectors: int) -> int:
-        """Registers: of sums, of the data of all rows, and one for weights, which pass by."""
-        high = self._high(rows)
-        return high * vectors + high + 1
+    def _are_held(self, rows: int, vectors: int) -> bool:
+        """Whether the registers hold a tile of sums, and some operands."""
+        size = 1 if self.axes.row is None else self.axes.row.size
+        tiles = {rows, size % rows or rows}
+        return all(are_held(heights_of(r, self.entry.rows), vectors) for r in tiles)
 
     def _tiles(self) -> list[tuple[int, int]]:
         """Those that the registers hold; of which panels stay in the second cache, if there are any."""
         widths = range(1, min(self.panels, MATRIX_REGISTERS) + 1)
-        found = [(h, v) for h in self.heights for v in widths if self._matrices(h, v) <= MATRIX_REGISTERS]
+        found = [(h, v) for h in self.heights for v in widths if self._are_held(h, v)]
         panel = self._steps * self._distinct * self.entry.depth * LINE_BYTES
         near = [(h, v) for h, v in found if v * panel <= self.target.l2_bytes // 2]
         return near or [(h, v) for h, v in found if v == 1]
 
     @property
     def _distinct(self) -> int:
-        """Operands of each side that are loaded in one step: neighbouring pairs share one."""
+        """Operands of each side in one step: neighbouring pairs share one."""
         return (self._pairs + 2) // 2
+
+    @property
+    def _pattern(self) -> tuple[tuple[int, int], ...]:
+        """Which operand of each side a pair multiplies."""
+        return tuple(((self._pairs - 1 - pair) // 2, pair // 2) for pair in range(self._pairs))
 
     def _cost(self, tile: tuple[int, int]) -> tuple[float, int, int]:
         """Cycles of one step of the reduction in all tiles.
 
-        Of equals those without edges come first, which need no other setting of the registers, then larger ones.
+        Constants that are far come once for all tiles below each other: behind the products where there is one, which
+        fetches them ahead, and else before the others. Of equals those without edges come first, which need no other
+        setting of the registers, then larger ones.
         """
         rows, vectors = tile
-        size = 1 if self.axes.row is None else self.axes.row.size
-        depth = self.unrolls[0]
-
-        def step(high: int, wide: int) -> float:
-            products = self._pairs * self._high(high) * wide * depth
-            return max(products, LINE * self._distinct * (high + wide * depth))
-
+        size, depth = 1 if self.axes.row is None else self.axes.row.size, self.unrolls[0]
         heights, widths = self._parts(size, rows), self._parts(self.panels, vectors)
-        cost = sum(step(h, w) for h in heights for w in widths)
+        near = self._near(rows)
+        cost = 0.0
+        for wide in widths:
+            far = FAR * self._distinct * wide * depth * LINE_BYTES if self._constants_are_far else 0.0
+            each = [self._step(high, wide, near) for high in heights]
+            cost += max(each[0], far) if len(each) == 1 else sum(each) + far
         edges = (size % rows > 0) + (self.panels % vectors > 0)
         return cost, edges, -rows * vectors
+
+    def _step(self, rows: int, wide: int, near: float) -> float:
+        """Cycles of one tile: products, or the loads of operands; `near`: those of a row of the data."""
+        heights, depth = heights_of(rows, self.entry.rows), self.unrolls[0]
+        order = matrix_order(heights, wide, depth, self._pattern)
+        left, right = (0, 0) if order is None else order.loaded
+        return max(self._pairs * len(heights) * wide * depth, near * left + LINE * right)
+
+    def _near(self, rows: int) -> float:
+        """Cycles for a row of the data, part of which a window's places have in common.
+
+        What the places of a window read of one block of the sum stays in the first cache.
+        """
+        sizes = dict(self.sums) | {a.name: 1 for a in self.anchor.axes}
+        if self.axes.row is not None:
+            sizes[self.axes.row.name] = rows
+        sizes |= dict.fromkeys((*self._sharing, self.along, self._summed), 1)
+        data = next(x for x in loads(self.anchor.body) if x.buffer not in self.packs)
+        apart = prod(1 + high - low for low, high in (index.bounds(sizes) for index in data.indices))
+        read = prod(sizes.values())
+        share = min(1.0, apart / read)
+        return LINE * share + NEAR_LINE * (1.0 - share)

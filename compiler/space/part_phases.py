@@ -10,14 +10,15 @@ from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.scalar import Apply, Cast, Const, Expr, loads
 from compiler.schedule.contraction import computes, find_contraction, group_axis
 from compiler.schedule.copied_data import STAGE
-from compiler.schedule.parts import BLOCK, COUNT, PAIR, PART, parts
+from compiler.schedule.parts import BLOCK, COUNT, LINES, PAIR, PART, parts
 from compiler.schedule.steps import Algorithm, ComputeAt, Step
 from compiler.space.default_order import FAR
 from compiler.space.dot_phases import copy_steps, instructions
 from compiler.space.estimate import fetched
-from compiler.space.matrix_tile import MatrixTile
+from compiler.space.matrix_tile import HANDED_OVER, Factors, MatrixTile
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Value
+from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -27,6 +28,8 @@ ENLARGED = 10.0
 """How much larger it is beside the values of a bounded function of the sums: those are large beside it."""
 BOUNDED = frozenset({"tanh", "sigmoid", "erf", "sin", "cos", "atan", "exp"})
 """Functions whose values do not grow with the sums as their errors do."""
+FORMS = ((), (LINES,))
+"""What follows the first parameter of the algorithm."""
 MADE = 12.0
 """Cycles for both parts of a vector of the data, measured on a Granite Rapids core."""
 
@@ -44,13 +47,24 @@ def part_phases(workload: Workload, target: Target) -> PartPhases | None:
         if axis is None:
             continue
         length = entry.group * entry.depth_of(entry.filled(axis.size) // entry.group)
-        try:
-            made = parts(workload, (length,))
-        except ScheduleError:
-            continue
-        if entry in instructions(made, made.stages[-2], target):
-            return PartPhases(made, entry, length, target)
+        found_forms = [
+            f for form in FORMS if (f := _form(workload, entry, (length, *form), target)) is not None
+        ]
+        if found_forms:
+            return min(found_forms, key=lambda phases: phases.cycles(target))
     return None
+
+
+def _form(
+    workload: Workload, entry: Instruction, parameters: tuple[int, ...], target: Target
+) -> PartPhases | None:
+    """None where the algorithm does not apply with such parameters, or the instruction to what it makes."""
+    try:
+        made = parts(workload, parameters)
+    except ScheduleError:
+        return None
+    fits = entry in instructions(made, made.stages[1], target, made.stages[2])
+    return PartPhases(made, entry, parameters, target) if fits else None
 
 
 class PartPhases:
@@ -59,21 +73,23 @@ class PartPhases:
     clearly = 0.85
     """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
 
-    def __init__(self, workload: Workload, entry: Instruction, length: int, target: Target) -> None:
-        """`workload`: as the algorithm makes it; `length`: its parameter."""
+    def __init__(
+        self, workload: Workload, entry: Instruction, parameters: tuple[int, ...], target: Target
+    ) -> None:
+        """`workload`: as the algorithm makes it with its `parameters`."""
         self.workload, self._entry, self._target = workload, entry, target
-        self._algorithm = Algorithm("parts", (length,))
+        self._algorithm = Algorithm("parts", parameters)
 
     @property
     def error(self) -> float:
         """Relative to the largest output, which random data hardly ever exceed."""
-        results = self.product_stages[1].results
+        results = self.workload.stages[-1].results
         return ERROR * (ENLARGED if any(_is_bounded(r.body) for r in results) else 1.0)
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
         """The sum of products, and the map that stores it."""
-        return self.workload.stages[-2], self.workload.stages[-1]
+        return self.workload.stages[1], self.workload.stages[2]
 
     def tile(self, target: Target, threads: int) -> MatrixTile:
         """Of the products."""
@@ -84,7 +100,8 @@ class PartPhases:
             msg = f"{self._entry.name} does not compute this workload"
             raise ValueError(msg)
         dot = self._entry, axis.name
-        return MatrixTile(self.workload, stage, store, target, threads, dot, PAIR, self._row_bytes)
+        made = Factors(PAIR, self._row_bytes, BLOCK)
+        return MatrixTile(self.workload, stage, store, target, threads, dot, made)
 
     @property
     def _row_bytes(self) -> int:
@@ -106,15 +123,35 @@ class PartPhases:
         far = tile.is_far if self._row_bytes else between > target.l2_bytes // 2
         again = between * FAR if far and not tile.made_at(tile.usual()) else 0.0
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
-        return products + made + again + fetched(constants, products, target)
+        return products + made + again + self._stored(target) + fetched(constants, products, target)
+
+    def _stored(self, target: Target) -> float:
+        """Cycles of the map, where the sums are stored before it."""
+        if self._map is None:
+            return 0.0
+        size = self.workload.buffers[self.product_stages[1].target].size_bytes
+        far = 2 * FAR * size if size > target.l2_bytes // 2 else 0.0
+        return HANDED_OVER * self._map.points / target.lanes(self._map.dtype.size_bytes) + far
+
+    @property
+    def _map(self) -> Stage | None:
+        """What reads sums that are stored."""
+        return self.workload.stages[3] if len(self.workload.stages) > 3 else None
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The parts of the data, then the tile; or the tile, and the parts of a block of its rows inside."""
         at = tile.made_at(values) if isinstance(tile, MatrixTile) else ""
         made = copy_steps(self.workload, self._target, (PART,), shared=not at)
         if not at:
-            return [self._algorithm, *made, *tile.steps(values)]
-        return [self._algorithm, *tile.steps(values), ComputeAt(STAGE, tile.store.name, at), *made]
+            return [self._algorithm, *made, *tile.steps(values), *self._after()]
+        placed = ComputeAt(STAGE, tile.store.name, at)
+        return [self._algorithm, *tile.steps(values), placed, *made, *self._after()]
+
+    def _after(self) -> list[Step]:
+        """The map of sums that are stored; for all cores, which suits any number of threads."""
+        if self._map is None:
+            return []
+        return map_steps(self.workload, self._map, self._target, self._target.cores)
 
 
 def _is_bounded(expr: Expr) -> bool:

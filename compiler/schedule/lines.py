@@ -1,0 +1,121 @@
+"""Lines: windows that move by one place, along a line and from line to line, are rows of one matrix.
+
+    t[y, x] = sum(i, j) data[y + i, x + j] * w[i, j]                                        x < m, data[n, l]
+    →  t[p]        = sum(i, j) data[p + l*i + j] * w[i, j]                                  data[n*l]
+       lines[p]    = t[p]
+       what reads t[y, x] reads lines[l*y + x]
+
+Windows that reach from one line into the next are computed as well, and not read: little beside the places that the
+last rows of an instruction on matrices would leave empty on every line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from compiler.errors import ScheduleError
+from compiler.index import Index
+from compiler.scalar import Expr, Load, loads, rewrite
+from compiler.symbol import Axis, axis, static
+from compiler.workload.ir import Operand, Stage, Workload
+
+STAGE, BUFFER, AXIS = "lines", "lines_buffer", "place_on_lines"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Axes of a sum over its lines and the places on each, and the dimension of what it reads that goes by lines."""
+
+    line: Axis
+    place: Axis
+    dimension: int
+    width: int
+
+    @property
+    def joined(self) -> Axis:
+        """The axis over all places, from the first of the first line to the last of the last."""
+        return axis(AXIS, (self.line.size - 1) * self.width + self.place.size)
+
+    def at(self, line: Index, place: Index) -> Index:
+        """A place on the joined axis."""
+        return line * self.width + place
+
+
+def in_lines(workload: Workload) -> Workload:
+    """The rewritten Workload, whose first stage makes the data, and the second sums it up."""
+    copy, anchor, *rest = workload.stages
+    (read,) = (load for load in loads(anchor.body) if load.buffer == copy.target)
+    found = _find(workload, anchor, read)
+    data, sums = workload.buffers[copy.target], workload.buffers[anchor.target]
+    kept = [d for d, index in enumerate(anchor.target_indices) if index.name != found.line.name]
+    first, second = (_dimension(anchor, a) for a in (found.line, found.place))
+
+    def joined(indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        merged = found.at(indices[first], indices[second])
+        return tuple(merged if d == second else indices[d] for d in kept)
+
+    d, flat = found.dimension, Index.of(AXIS)
+    window = (read.indices[d] - found.line.name, read.indices[d + 1] - found.place.name)
+    moved = Load(read.buffer, (*read.indices[:d], flat + found.at(*window), *read.indices[d + 2 :]))
+    axes = tuple(found.joined if a is found.place else a for a in anchor.axes if a is not found.line)
+    at = tuple(flat if d == second else anchor.target_indices[d] for d in kept)
+    shape = tuple(found.joined.extent if d == second else sums.shape[d] for d in kept)
+    stored = Stage(STAGE, axes, (), None, Load(sums.name, at), BUFFER, at, anchor.dtype)
+
+    def follow(e: Expr) -> Expr | None:
+        return Load(BUFFER, joined(e.indices)) if isinstance(e, Load) and e.buffer == sums.name else None
+
+    places = copy.target_indices
+    merged = (*places[:d], found.at(places[d], places[d + 1]), *places[d + 2 :])
+    length = Index.of(static(data.shape[d], data.name) * found.width)
+    changed = {
+        data.name: replace(data, shape=(*data.shape[:d], length, *data.shape[d + 2 :])),
+        sums.name: replace(sums, shape=shape),
+    }
+    summed = replace(
+        anchor,
+        axes=axes,
+        body=rewrite(anchor.body, lambda e: moved if e == read else None),
+        target_indices=at,
+    )
+    return replace(
+        workload,
+        temporaries=(
+            *(changed.get(t.name, t) for t in workload.temporaries),
+            Operand(BUFFER, shape, sums.dtype),
+        ),
+        stages=(
+            replace(copy, target_indices=merged),
+            summed,
+            stored,
+            *(s.rewritten(lambda body: rewrite(body, follow)) for s in rest),
+        ),
+    )
+
+
+def _find(workload: Workload, anchor: Stage, read: Load) -> _Lines:
+    known = {a.name: a for a in anchor.axes if a.extent.constant is not None}
+    moves = [[name for name in index.names() if name in known] for index in read.indices]
+    others = {n for e in loads(anchor.body) if e != read for index in e.indices for n in index.names()}
+    for d in range(len(moves) - 1):
+        names = [*moves[d], *moves[d + 1]]
+        if len(moves[d]) != 1 or len(moves[d + 1]) != 1 or names[0] == names[1] or set(names) & others:
+            continue
+        line, place = known[names[0]], known[names[1]]
+        steps = (read.indices[d].coefficient(line.name), read.indices[d + 1].coefficient(place.name))
+        alone = all(i.is_affine() for i in read.indices[d : d + 2])
+        alone &= all(_dimension(anchor, a, -1) >= 0 for a in (line, place))
+        if steps == (1, 1) and alone and line.size > 1:
+            return _Lines(line, place, d, static(workload.buffers[read.buffer].shape[d + 1], read.buffer))
+    msg = "the sum has no windows that move by one place along lines and from line to line"
+    raise ScheduleError(msg)
+
+
+def _dimension(anchor: Stage, along: Axis, missing: int | None = None) -> int:
+    """The dimension of the sums that an axis moves along by itself."""
+    for d, index in enumerate(anchor.target_indices):
+        if index.name == along.name:
+            return d
+    if missing is None:
+        raise AssertionError(along)
+    return missing
