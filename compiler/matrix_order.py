@@ -46,9 +46,10 @@ class MatrixOrder:
     loaded: tuple[int, int]
 
     @property
-    def cost(self) -> tuple[int, int]:
-        """The smaller the better."""
-        return sum(self.loaded), self.chained
+    def cost(self) -> tuple[int, int, int]:
+        """The smaller the better: rows that are loaded, products that wait, and registers for operands."""
+        used = {n for p in self.products for n in (p.left, p.right)}
+        return sum(self.loaded), self.chained, len(used)
 
     @property
     def chained(self) -> int:

@@ -64,14 +64,21 @@ class Parts:
     result[..., k] = the k-th of `count` numbers of type `dtype` whose sum is source[...], nearly
 
     All but the last are finite.
+
+    Attributes:
+        order: in which the dimensions of the source are taken; empty: as they are.
+        joined: so many of the last are one.
     """
 
     count: int
     dtype: DType = DType.BF16
+    order: tuple[int, ...] = ()
+    joined: int = 1
 
     def view(self, array: np.ndarray) -> np.ndarray:
-        """The array itself."""
-        return array
+        """The array in the order and the shape that it is taken in."""
+        ordered = array.transpose(self.order) if self.order else array
+        return ordered.reshape(*ordered.shape[: ordered.ndim - self.joined], -1)
 
     def rows(self, part: np.ndarray) -> np.ndarray:
         """What becomes of some of the array's elements along its first dimension."""

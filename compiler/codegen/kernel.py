@@ -139,7 +139,9 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         "source": packing.source,
         "shape": list(packing.shape),
         "coefficients": [list(row) for row in packing.coefficients],
-        "parts": [whole.count, whole.dtype.value] if isinstance(whole, Parts) else None,
+        "parts": [whole.count, whole.dtype.value, list(whole.order), whole.joined]
+        if isinstance(whole, Parts)
+        else None,
         "transform": None
         if transform is None
         else [list(transform.shape), [list(r) for r in transform.matrix]],
@@ -154,8 +156,9 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
 def _packing_from_json(data: Any) -> Packing:
     transform: Transform | Parts | None = None
     if data.get("parts") is not None:
-        count, kind = data["parts"]
-        transform = Parts(int(count), DType(kind))
+        count, kind, *view = data["parts"]
+        order, joined = view or ([], 1)
+        transform = Parts(int(count), DType(kind), tuple(int(d) for d in order), int(joined))
     elif data["transform"] is not None:
         shape, matrix = data["transform"]
         rows = tuple(tuple(float(v) for v in row) for row in matrix)

@@ -20,6 +20,7 @@ from itertools import product
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Linear
+from compiler.codegen.matrix_registers import Form, assigned
 from compiler.codegen.memory import Memory
 from compiler.errors import CompileError
 from compiler.index import Index
@@ -31,9 +32,6 @@ from compiler.target import MATRIX_REGISTERS
 
 _CHAINED = (LoopKind.SERIAL, LoopKind.UNROLLED)
 _GROUP_BYTES, _SUM_BYTES = 4, 4
-_CONFIGURATION_BYTES, _PALETTE = 64, 1
-_ROW_BYTES_AT, _ROWS_AT = 16, 48
-"""Where a configuration has the bytes of each register's rows, two bytes each, and the rows, one byte each."""
 _LOAD, _STORE, _ZERO = "llvm.x86.tileloadd64", "llvm.x86.tilestored64", "llvm.x86.tilezero"
 _CONFIGURE, _RELEASE = "llvm.x86.ldtilecfg", "llvm.x86.tilerelease"
 
@@ -156,7 +154,9 @@ class Matrices:
         self._nests = {id(nest.root): nest for nest in found}
         self._bodies = {id(nest.body): nest for nest in found}
         self._fresh: set[int] = set()
-        self._settings = {self._configuration(nest) for nest in found}
+        self._orders = {id(nest.root): self._order(nest) for nest in found}
+        self._assigned = assigned({id(nest.root): self._forms(nest) for nest in found})
+        self._settings = {a.setting.configuration() for a in self._assigned.values()}
         self._inside = False
 
     def begin_function(self) -> None:
@@ -191,13 +191,14 @@ class Matrices:
     def begin(self, nest: MatrixNest) -> None:
         """The sums come into registers."""
         if len(self._settings) > 1:
-            self._configure(self._configuration(nest))
+            self._configure(self._assigned[id(nest.root)].setting.configuration())
         self._inside = True
         if id(nest.root) in self._fresh:
             self._out.declarations.add(f"declare void @{_ZERO}(i8 immarg)")
             high, wide = self._grid(nest)
+            numbers = self._assigned[id(nest.root)].numbers
             for register in range(high * wide):
-                self._out.emit(f"call void @{_ZERO}(i8 {register})")
+                self._out.emit(f"call void @{_ZERO}(i8 {numbers[register]})")
         else:
             self._move_sums(nest, _LOAD)
 
@@ -209,11 +210,12 @@ class Matrices:
     def step(self, nest: MatrixNest) -> None:
         """All products of the body, in the order that loads the fewest operands."""
         self._out.declarations.update(nest.entry.declarations)
-        names, order = self._names(nest), self._order(nest)
+        names, order = self._names(nest), self._orders[id(nest.root)]
+        numbers = self._assigned[id(nest.root)].numbers
         factors: list[tuple[_Operand, _Operand]] = []
-        for numbers in product(*(range(nest.loops[name]) for name in names.others)):
+        for place in product(*(range(nest.loops[name]) for name in names.others)):
             with ExitStack() as stack:
-                for name, number in zip(names.others, numbers, strict=True):
+                for name, number in zip(names.others, place, strict=True):
                     stack.enter_context(self._indices.constant(name, number))
                 factors.append(self._factors(nest))
         wide = nest.extent(names.vectors)
@@ -221,12 +223,12 @@ class Matrices:
             left, right = factors[p.pair]
             if p.loads_left:
                 step = left.step(names.rows)
-                self._move(_LOAD, p.left, left, p.row * nest.entry.rows * step, step)
+                self._move(_LOAD, numbers[p.left], left, p.row * nest.entry.rows * step, step)
             if p.loads_right:
                 offset = p.column * right.step(names.vectors)
-                self._move(_LOAD, p.right, right, offset, right.step(names.groups))
-            text = nest.entry.template[0]
-            self._out.emit(text.format(sum=p.row * wide + p.column, left=p.left, right=p.right))
+                self._move(_LOAD, numbers[p.right], right, offset, right.step(names.groups))
+            sums, left_number, right_number = (numbers[n] for n in (p.row * wide + p.column, p.left, p.right))
+            self._out.emit(nest.entry.template[0].format(sum=sums, left=left_number, right=right_number))
 
     def _factors(self, nest: MatrixNest) -> tuple[_Operand, _Operand]:
         """Where the data and the weights of a pair lie."""
@@ -251,10 +253,11 @@ class Matrices:
         rows, vectors = names.rows, names.vectors
         sums = self._operand(Load(nest.store.buffer, nest.store.indices), nest, 1)
         high, wide = self._grid(nest)
+        numbers = self._assigned[id(nest.root)].numbers
         for i in range(high):
             for j in range(wide):
                 offset = i * nest.entry.rows * sums.step(rows) + j * sums.step(vectors)
-                self._move(name, i * wide + j, sums, offset, sums.step(rows))
+                self._move(name, numbers[i * wide + j], sums, offset, sums.step(rows))
 
     def _operand(self, load: Load, nest: MatrixNest, lane: int) -> _Operand:
         """Where an operand lies, and how far the instruction's loops move it; `lane`: elements between lanes."""
@@ -322,21 +325,17 @@ class Matrices:
             raise CompileError(msg)
         return order
 
-    def _configuration(self, nest: MatrixNest) -> bytes:
-        """Rows and bytes of a row of each register: the sums, then the data, then the weights."""
-        names, order = self._names(nest), self._order(nest)
-        data = nest.extent(names.groups) * _GROUP_BYTES
-        found = bytearray(_CONFIGURATION_BYTES)
-        found[0] = _PALETTE
-        of_data = {p.left for p in order.products}
-        for number, height in enumerate(order.rows):
-            width = data if number in of_data else nest.entry.lanes * _SUM_BYTES
-            found[_ROW_BYTES_AT + 2 * number : _ROW_BYTES_AT + 2 * number + 2] = width.to_bytes(2, "little")
-            found[_ROWS_AT + number] = height
-        return bytes(found)
+    def _forms(self, nest: MatrixNest) -> dict[int, Form]:
+        """Rows and bytes of a row of each register in use: the sums, the data, and the weights."""
+        order, (high, wide) = self._orders[id(nest.root)], self._grid(nest)
+        data = nest.extent(self._names(nest).groups) * _GROUP_BYTES
+        lanes = nest.entry.lanes * _SUM_BYTES
+        found = {n: (order.rows[n], lanes) for n in range(high * wide)}
+        found |= {p.left: (order.rows[p.left], data) for p in order.products}
+        return found | {p.right: (order.rows[p.right], lanes) for p in order.products}
 
     def _configure(self, setting: bytes) -> None:
-        name = f"@matrices_{setting[_ROW_BYTES_AT:].hex()}"
+        name = f"@matrices_{setting.hex()}"
         text = "".join(f"\\{byte:02X}" for byte in setting)
         self._out.declarations |= {
             f'{name} = private unnamed_addr constant [{len(setting)} x i8] c"{text}", align {len(setting)}',

@@ -27,14 +27,15 @@ from compiler.packing import LARGEST, Parts
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
 from compiler.schedule.contraction import find_contraction, fits, group_axis
 from compiler.schedule.copied_data import BUFFER, Copying
+from compiler.schedule.joined import join
 from compiler.schedule.lines import in_lines
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Workload
 
 COUNT, PRODUCTS = 2, 3
 """Parts of a number, and products of parts for one of two numbers. Neighbouring ones have a part in common."""
-LINES = 1
-"""Second parameter: windows of all lines are the rows of one matrix."""
+LINES, JOINED = 1, 2
+"""Second parameter: windows of all lines are the rows of one matrix; a window's places and channels are one sum."""
 PART, PAIR, BLOCK = "part", "pair", "block"
 """Names of the axes over the parts of the data, over the products, and over blocks of the sum."""
 
@@ -42,15 +43,24 @@ PART, PAIR, BLOCK = "part", "pair", "block"
 def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     """The rewritten Workload.
 
-    `parameters`: (elements of a block of the sum, which is filled up to whole ones,), or (elements, LINES), where all
-    lines of windows are one (compiler/schedule/lines.py).
+    `parameters`: (elements of a block of the sum, which is filled up to whole ones,), or that and a form: LINES, where
+    all lines of windows are one (compiler/schedule/lines.py), or JOINED, where the places of a window and their
+    channels are (compiler/schedule/joined.py).
     """
-    if len(parameters) not in (1, 2) or parameters[0] < 1 or parameters[1:] not in ((), (LINES,)):
-        msg = f"parts needs the length of blocks, and perhaps {LINES} for joined lines, not {parameters}"
+    if len(parameters) not in (1, 2) or parameters[0] < 1 or parameters[1:] not in ((), (LINES,), (JOINED,)):
+        msg = f"parts needs the length of blocks, and perhaps a form of {LINES} or {JOINED}, not {parameters}"
         raise ScheduleError(msg)
+    if JOINED in parameters[1:]:
+        line = join(workload)
+        return line.apart(_parts(line.workload, parameters[0]))
+    made = _parts(workload, parameters[0])
+    return in_lines(made) if LINES in parameters[1:] else made
+
+
+def _parts(workload: Workload, length: int) -> Workload:
     stage, buffers = workload.stages[0], workload.buffers
     found = find_contraction(workload, stage)
-    grouped = None if found is None else group_axis(stage, found, parameters[0])
+    grouped = None if found is None else group_axis(stage, found, length)
     if found is None or grouped is None or stage.dtype is not DType.F32:
         msg = "parts needs a sum of products with a constant, in float32"
         raise ScheduleError(msg)
@@ -60,8 +70,7 @@ def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     if not all(fits(e, DType.F32, lambda name: buffers[name].dtype) for e in (found.data, found.weights)):
         msg = "parts needs factors that are float32 in memory"
         raise ScheduleError(msg)
-    made = _Parting(workload, stage, found, grouped, DType.BF16, parameters[0]).workload()
-    return in_lines(made) if LINES in parameters[1:] else made
+    return _Parting(workload, stage, found, grouped, DType.BF16, length).workload()
 
 
 class _Parting(Copying):
@@ -79,17 +88,16 @@ class _Parting(Copying):
         self, axes: tuple[Axis, ...], value: Expr, read: tuple[Index, ...], reduces: tuple[Axis, ...]
     ) -> Workload:
         """Both factors have an axis over their parts, and the sum is over pairs of them as well."""
-        if read[-1].name != self.axis.name:
-            msg = f"parts needs data whose last dimension is the sum, not {read[-1]}"
-            raise ScheduleError(msg)
         pair, last = Index.of(PAIR), axes[-1]
         ours, theirs = (Index.of(PRODUCTS - 1) - pair) // COUNT, pair // COUNT
-        blocks, inside = axis(BLOCK, last.size // self.group), axis(last.name, self.group)
+        if in_blocks := read[-1].name == self.axis.name:
+            ends: tuple[Axis, ...] = (axis(BLOCK, last.size // self.group), axis(last.name, self.group))
+            value = substitute(value, {last.name: self._inside(last.name)})
+            place: tuple[Index, ...] = (Index.of(BLOCK), read[-1])
+        else:
+            ends, place = (last,), (read[-1] - self.axis.name + self._inside(self.axis.name),)
         made = super().rewritten(
-            (*axes[:-1], axis(PART, COUNT), blocks, inside),
-            substitute(value, {last.name: self._inside(last.name)}),
-            (*read[:-1], ours, Index.of(BLOCK), read[-1]),
-            self._reduced(reduces),
+            (*axes[:-1], axis(PART, COUNT), *ends), value, (*read[:-1], ours, *place), self._reduced(reduces)
         )
         weights = self.found.weights
         known = next(o for o in self.old.operands if o.name == weights.buffer)
@@ -103,7 +111,7 @@ class _Parting(Copying):
         return replace(
             made,
             operands=tuple(changed if o is known else o for o in made.operands),
-            temporaries=(self._apart(buffer), *temporaries),
+            temporaries=(self._apart(buffer) if in_blocks else buffer, *temporaries),
             stages=(copy, replace(anchor, body=body), *rest),
             transforms={weights.buffer: Parts(COUNT)},
         )

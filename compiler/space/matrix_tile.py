@@ -13,16 +13,14 @@ The loops of the innermost body are the instruction's own: groups, rows, columns
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from math import prod
 
 from compiler.instruction import Instruction
 from compiler.matrix_order import are_held, heights_of, matrix_order
 from compiler.scalar import loads
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
-from compiler.space.default_order import FAR, Loop, cheapest_order, tile_traffic
-from compiler.space.default_tile import SHARES_PER_THREAD
-from compiler.space.depth import block
+from compiler.space.default_order import FAR
+from compiler.space.matrix_default import FIRST, INSIDE, MADE, usual_values
 from compiler.space.matrix_depth import blocked_matrix_steps, matrix_depths
 from compiler.space.register_tile import RegisterTile, innermost
 from compiler.space.space import Knob, Value, number
@@ -31,8 +29,6 @@ from compiler.workload.ir import Stage, Workload
 
 HEIGHTS = (4, 6, 7, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32, 48, 64)
 """Rows of a tile; all of them where they fit."""
-MADE, FIRST, INSIDE = "made", "first", "inside"
-"""Knob that says where the data is brought into its form: before all else, or for each block of rows."""
 LINE = 2.5
 """Cycles for a row of a matrix that comes from the second cache, measured on a Granite Rapids core: 2 where it is alone
 in the core, 2.9 in kernels."""
@@ -74,7 +70,7 @@ class MatrixTile(RegisterTile):
         super().__init__(workload, anchor, store, target, threads, dot)
         self.entry, self.along = dot
         known = factors or Factors()
-        self._sharing, self._row_bytes = [known.sharing] if known.sharing else [], known.row_bytes
+        self._sharing, self.row_bytes = [known.sharing] if known.sharing else [], known.row_bytes
         self._summed = known.summed
         self.depths = matrix_depths(self, known.summed) if known.summed else self.depths[-1:]
 
@@ -92,11 +88,11 @@ class MatrixTile(RegisterTile):
 
     def knobs(self) -> tuple[Knob, ...]:
         """Those of a register tile, and where the data is made."""
-        return (*super().knobs(), *([Knob(MADE, (FIRST, INSIDE))] if self._row_bytes else []))
+        return (*super().knobs(), *([Knob(MADE, (FIRST, INSIDE))] if self.row_bytes else []))
 
     def made_at(self, values: dict[str, Value]) -> str:
         """The loop of the map at which the data is made; empty where that is done before."""
-        if not self._row_bytes or values.get(MADE) != INSIDE:
+        if not self.row_bytes or values.get(MADE) != INSIDE:
             return ""
         outer, _ = self._outer_loops(str(values["order"]))
         return outer[-2] if values["order"] == "inside" else outer[0]
@@ -119,66 +115,23 @@ class MatrixTile(RegisterTile):
             block = int(order.removeprefix("block"))
             inner = prod(a.size for a in loops[1:])
             places = block * (places if loops[0] is self.axes.row else inner)
-        return places * self._row_bytes <= self.target.l2_bytes // 4
+        return places * self.row_bytes <= self.target.l2_bytes // 4
 
     def usual(self) -> dict[str, Value]:
-        """Values that are good without measuring: the tile with the least instructions and loads, edges counted."""
-        rows, vectors = min(self._tiles(), key=self._cost)
-        depth = self.unrolls[0]
-        orders = self.loops_by_order({"rows": rows, "beside": 1, "vectors": vectors})
-        cycles = float(self._pairs * depth * self._steps * self._high(rows) * vectors)
-        traffic = tile_traffic(self.workload, self.anchor, self.store, self.axes, self.target, rows, cycles)
-        order = cheapest_order(orders, traffic)
-        counts = [count for _, count in orders[order]]
-        parallel, shares = 1, SHARES_PER_THREAD * self.threads
-        tiles = counts[0]
-        while parallel < len(counts) and tiles < shares:
-            tiles *= counts[parallel]
-            parallel += 1
-        values: dict[str, Value] = {
-            "rows": rows,
-            "vectors": vectors,
-            "order": order,
-            "reduce": self._blocks_first,
-            "unroll": depth,
-            "parallel": parallel,
-            "depth": self.depths[-1],
-            MADE: FIRST,
-        }
-        if not self.is_far:
-            return values
-        changes = [c for c in (self._by_blocks(values, orders), self._by_depth(values)) if c]
-        return {**values, **min(changes, key=lambda c: self._brought({**values, **c}), default={})}
+        """Values that are good without measuring."""
+        return usual_values(self)
 
-    def _by_depth(self, values: dict[str, Value]) -> dict[str, Value]:
-        """Where the sum is cut into blocks: the longest whose data, of all rows, stays in the second cache.
+    def cheapest(self) -> tuple[int, int]:
+        """Rows and vectors of the tile with the least instructions and loads, edges counted."""
+        return min(self._tiles(), key=self._cost)
 
-        Nothing where the constants do: they may be read again for each block of rows.
-        """
-        if not self._constants_are_far:
-            return {}
-        fitting = [
-            d for d in self.depths[:-1] if self._rows * self._bytes_of_one * d <= self.target.l2_bytes // 2
-        ]
-        depths = fitting[-1:] or self.depths[:-1][-1:]
-        changed: dict[str, Value] = {"order": "outside", MADE: FIRST}
-        tried = ({**changed, "depth": depth} for depth in depths)
-        return next((c for c in tried if self.legal({**values, **c})), {})
-
-    def _brought(self, values: dict[str, Value]) -> int:
-        """Bytes from beyond the second cache: constants once for each block of rows, and data that was made before."""
-        depth = self._depth(values)
-        if depth < self.depths[-1]:
-            width = number(values, "vectors") * self.axes.lanes
-            high = block(self, number(values, "rows"), width, depth).rows
-            return 2 * self._rows * self._row_bytes + -(-self._rows // high) * self._constant_bytes
-        loops = self.loops_by_order(values)[str(values["order"])]
-        around = takewhile(lambda loop: loop[0] != self.axes.vector.name, loops)
-        return prod(count for _, count in around) * self._constant_bytes
+    def cycles_of(self, rows: int, vectors: int) -> float:
+        """What the products of one tile take."""
+        return float(self._pairs * self.unrolls[0] * self._steps * self._high(rows) * vectors)
 
     @property
-    def _rows(self) -> int:
-        """Of the whole product."""
+    def rows_in_all(self) -> int:
+        """Rows of the whole product."""
         return prod(a.size for a in self.axes.loops)
 
     @property
@@ -187,16 +140,17 @@ class MatrixTile(RegisterTile):
         return self._distinct * self.entry.left.size_bytes
 
     @property
-    def _constant_bytes(self) -> int:
+    def constant_bytes(self) -> int:
+        """Of the packed constants."""
         return self.products * self.panels * self.axes.lanes * self._bytes_of_one
 
     @property
     def _constants_are_far(self) -> bool:
         """Whether the constants are too large for the second cache."""
-        return self._constant_bytes > self.target.l2_bytes // 2
+        return self.constant_bytes > self.target.l2_bytes // 2
 
     @property
-    def _blocks_first(self) -> int:
+    def blocks_first(self) -> int:
         """The rotation of the sums that has the places of a window innermost: they have data in common, which is near.
 
         The first where there are no windows.
@@ -207,23 +161,7 @@ class MatrixTile(RegisterTile):
     @property
     def is_far(self) -> bool:
         """Whether all data leaves the second cache before it is read again."""
-        return self._rows * self._row_bytes > self.target.l2_bytes // 2
-
-    def _by_blocks(self, values: dict[str, Value], orders: dict[str, list[Loop]]) -> dict[str, Value]:
-        """Where the data is made for blocks of rows: the order with the largest that has room and work for all threads.
-
-        Nothing where there is none.
-        """
-        blocks = sorted(
-            (o for o in orders if o.startswith("block")), key=lambda o: -int(o.removeprefix("block"))
-        )
-        for order in (*blocks, "inside"):
-            changed: dict[str, Value] = {"order": order, "parallel": 1, MADE: INSIDE}
-            shares = orders[order][0][1] if order in orders else 0
-            enough = shares >= (SHARES_PER_THREAD * self.threads if self.threads > 1 else 1)
-            if enough and self.legal({**values, **changed}):
-                return changed
-        return {}
+        return self.rows_in_all * self.row_bytes > self.target.l2_bytes // 2
 
     def in_body(self, loops: list[str]) -> list[str]:
         """Columns: the sums are in memory, so that rows need not be known when code is made."""
@@ -364,7 +302,8 @@ class MatrixTile(RegisterTile):
             sizes[self.axes.row.name] = rows
         sizes |= dict.fromkeys((*self._sharing, self.along, self._summed), 1)
         data = next(x for x in loads(self.anchor.body) if x.buffer not in self.packs)
-        apart = prod(1 + high - low for low, high in (index.bounds(sizes) for index in data.indices))
+        *spans, last = [1 + high - low for low, high in (index.bounds(sizes) for index in data.indices)]
+        apart = prod(spans) * -(-last * self.entry.left.size_bytes // LINE_BYTES)
         read = prod(sizes.values())
         share = min(1.0, apart / read)
         return LINE * share + NEAR_LINE * (1.0 - share)

@@ -10,7 +10,8 @@ from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.scalar import Apply, Cast, Const, Expr, loads
 from compiler.schedule.contraction import computes, find_contraction, group_axis
 from compiler.schedule.copied_data import STAGE
-from compiler.schedule.parts import BLOCK, COUNT, LINES, PAIR, PART, parts
+from compiler.schedule.joined import join
+from compiler.schedule.parts import BLOCK, COUNT, JOINED, LINES, PAIR, PART, parts
 from compiler.schedule.steps import Algorithm, ComputeAt, Step
 from compiler.space.default_order import FAR
 from compiler.space.dot_phases import copy_steps, instructions
@@ -28,7 +29,7 @@ ENLARGED = 10.0
 """How much larger it is beside the values of a bounded function of the sums: those are large beside it."""
 BOUNDED = frozenset({"tanh", "sigmoid", "erf", "sin", "cos", "atan", "exp"})
 """Functions whose values do not grow with the sums as their errors do."""
-FORMS = ((), (LINES,))
+FORMS = ((), (LINES,), (JOINED,))
 """What follows the first parameter of the algorithm."""
 MADE = 12.0
 """Cycles for both parts of a vector of the data, measured on a Granite Rapids core."""
@@ -43,23 +44,22 @@ def part_phases(workload: Workload, target: Target) -> PartPhases | None:
     for entry in INSTRUCTIONS.values():
         if not (entry.takes_matrices and entry.left is DType.BF16 and entry.runs_on(target)):
             continue
-        axis = group_axis(stage, found, entry.group)
-        if axis is None:
-            continue
-        length = entry.group * entry.depth_of(entry.filled(axis.size) // entry.group)
-        found_forms = [
-            f for form in FORMS if (f := _form(workload, entry, (length, *form), target)) is not None
-        ]
-        if found_forms:
-            return min(found_forms, key=lambda phases: phases.cycles(target))
+        forms = (_form(workload, entry, form, target) for form in FORMS)
+        tried = [phases for phases in forms if phases is not None]
+        if tried:
+            return min(tried, key=lambda phases: phases.cycles(target))
     return None
 
 
-def _form(
-    workload: Workload, entry: Instruction, parameters: tuple[int, ...], target: Target
-) -> PartPhases | None:
-    """None where the algorithm does not apply with such parameters, or the instruction to what it makes."""
+def _form(workload: Workload, entry: Instruction, form: tuple[int, ...], target: Target) -> PartPhases | None:
+    """None where the algorithm does not apply in that form, or the instruction to what it makes."""
     try:
+        summed = join(workload).workload if JOINED in form else workload
+        found = find_contraction(summed, summed.stages[0])
+        axis = None if found is None else group_axis(summed.stages[0], found, entry.group)
+        if axis is None:
+            return None
+        parameters = (entry.group * entry.depth_of(entry.filled(axis.size) // entry.group), *form)
         made = parts(workload, parameters)
     except ScheduleError:
         return None
