@@ -4,7 +4,8 @@
     →  data[m, k] = i16(x[m, k] if guarded else 3) if k < 5 else 0       k < 6: a multiple of the group
        t0[m, n]   = sum(k < 6) i32(data[m, k]) * i32(w[k, n])            w is packed with zeros behind its end
 
-Padding, zero extension and a change of layout are done once per element instead of once per use.
+Padding, zero extension and a change of layout are done once per element instead of once per use. What a step passes
+over is not copied.
 """
 
 from __future__ import annotations
@@ -41,6 +42,15 @@ def copied_data(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     return Copying(workload, stage, found, grouped, dtype, group).workload()
 
 
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Places of a dimension: the first, how many, and from each to the next."""
+
+    low: int
+    extent: Index
+    step: int
+
+
 @dataclass(frozen=True)
 class Copying:
     """The rewriting. `axis`: that of the groups; `dtype`: of the copy."""
@@ -59,10 +69,12 @@ class Copying:
         ranges = self._ranges()
         order = self._order(load)
         spans = [self._span(load.indices[d], ranges) for d in order]
-        axes = tuple(Axis(f"e{i}", extent) for i, (_, extent) in enumerate(spans))
-        at = tuple(Index.of(a.name) for a in axes)
-        origin = {d: place + low for d, place, (low, _) in zip(order, at, spans, strict=True)}
-        read = tuple(load.indices[d] - low for d, (low, _) in zip(order, spans, strict=True))
+        axes = tuple(Axis(f"e{i}", span.extent) for i, span in enumerate(spans))
+        places = zip(order, axes, spans, strict=True)
+        origin = {d: Index.of(a.name) * span.step + span.low for d, a, span in places}
+        read = tuple(
+            _over(load.indices[d] - span.low, span.step) for d, span in zip(order, spans, strict=True)
+        )
         reduces = tuple(whole if a.name == whole.name else a for a in self.stage.reduce_axes)
         return self.rewritten(axes, self._body(load, origin), read, reduces)
 
@@ -88,14 +100,15 @@ class Copying:
         known = {a.name: a.size for a in axes if a.extent.constant is not None}
         return {**known, self.axis.name: -(-self.axis.size // self.group) * self.group}
 
-    def _span(self, index: Index, ranges: dict[str, int]) -> tuple[int, Index]:
-        """The first place of a dimension and how many follow; an axis of unknown extent must stand there by itself."""
+    def _span(self, index: Index, ranges: dict[str, int]) -> _Span:
+        """Which places of a dimension are read; an axis of unknown extent must stand there by itself."""
         if index.names() <= ranges.keys():
             low, high = index.bounds(ranges)
-            return low, Index.of(high - low + 1)
+            step = max(1, index.terms[0][1]) if len(index.terms) == 1 and index.is_affine() else 1
+            return _Span(low, Index.of((high - low) // step + 1), step)
         for a in self.stage.axes:
             if index.name == a.name:
-                return 0, a.extent
+                return _Span(0, a.extent, 1)
         msg = f"copied_data cannot tell how far {index} reaches; give its symbols values"
         raise ScheduleError(msg)
 
@@ -143,9 +156,15 @@ class Copying:
         found = {}
         for d, index in origin.items():
             if load.indices[d].names() <= ranges.keys():
+                name, step = index.terms[0]
                 low, high = load.indices[d].bounds(ranges)
-                found[str(index.terms[0][0])] = high - low + 1
+                found[str(name)] = (high - low) // step + 1
         return found
+
+
+def _over(index: Index, step: int) -> Index:
+    """An index by steps, of which it is a multiple."""
+    return index if step == 1 else index // step
 
 
 def _guards(expr: Expr) -> list[Guard]:

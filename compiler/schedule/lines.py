@@ -6,7 +6,7 @@
        what reads t[y, x] reads lines[l*y + x]
 
 Windows that reach from one line into the next are computed as well, and not read: little beside the places that the
-last rows of an instruction on matrices would leave empty on every line.
+last rows of an instruction on matrices would leave empty on every line. Where none does, the map itself is over `p`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.scalar import Expr, Load, loads, rewrite
+from compiler.scalar import Expr, Load, loads, rewrite, substitute
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
 
@@ -30,6 +30,13 @@ class _Lines:
     place: Axis
     dimension: int
     width: int
+
+    @property
+    def apart(self) -> dict[str, Index]:
+        """Line and place of a place on the joined axis."""
+        place = Index.of(AXIS)
+        line = place // self.width
+        return {self.line.name: line, self.place.name: place - line * self.width}
 
     @property
     def joined(self) -> Axis:
@@ -60,11 +67,18 @@ def in_lines(workload: Workload) -> Workload:
     axes = tuple(found.joined if a is found.place else a for a in anchor.axes if a is not found.line)
     at = tuple(flat if d == second else anchor.target_indices[d] for d in kept)
     shape = tuple(found.joined.extent if d == second else sums.shape[d] for d in kept)
-    stored = Stage(STAGE, axes, (), None, Load(sums.name, at), BUFFER, at, anchor.dtype)
+    exact = found.width == found.place.size
+    source = sums.name if exact else BUFFER
 
     def follow(e: Expr) -> Expr | None:
-        return Load(BUFFER, joined(e.indices)) if isinstance(e, Load) and e.buffer == sums.name else None
+        return Load(source, joined(e.indices)) if isinstance(e, Load) and e.buffer == sums.name else None
 
+    after = tuple(s.rewritten(lambda body: rewrite(body, follow)) for s in rest)
+    if exact:
+        after = tuple(_over_places(s, found) for s in after)
+    else:
+        stored = Stage(STAGE, axes, (), None, Load(sums.name, at), BUFFER, at, anchor.dtype)
+        after = (stored, *after)
     places = copy.target_indices
     merged = (*places[:d], found.at(places[d], places[d + 1]), *places[d + 2 :])
     length = Index.of(static(data.shape[d], data.name) * found.width)
@@ -82,15 +96,26 @@ def in_lines(workload: Workload) -> Workload:
         workload,
         temporaries=(
             *(changed.get(t.name, t) for t in workload.temporaries),
-            Operand(BUFFER, shape, sums.dtype),
+            *(() if exact else (Operand(BUFFER, shape, sums.dtype),)),
         ),
-        stages=(
-            replace(copy, target_indices=merged),
-            summed,
-            stored,
-            *(s.rewritten(lambda body: rewrite(body, follow)) for s in rest),
-        ),
+        stages=(replace(copy, target_indices=merged), summed, *after),
     )
+
+
+def _over_places(stage: Stage, found: _Lines) -> Stage:
+    """A map over lines and the places on them, over all places."""
+    names = {found.line.name, found.place.name}
+    if stage.reducer is not None or not names <= {a.name for a in stage.axes}:
+        msg = "the sum is not read by a map over its lines"
+        raise ScheduleError(msg)
+    axes = tuple(
+        found.joined if a.name == found.place.name else a for a in stage.axes if a.name != found.line.name
+    )
+    apart = found.apart
+    moved = stage.rewritten(
+        lambda body: substitute(body, apart), lambda _, indices: tuple(i.substitute(apart) for i in indices)
+    )
+    return replace(moved, axes=axes)
 
 
 def _find(workload: Workload, anchor: Stage, read: Load) -> _Lines:

@@ -72,7 +72,8 @@ class MatrixTile(RegisterTile):
         known = factors or Factors()
         self._sharing, self.row_bytes = [known.sharing] if known.sharing else [], known.row_bytes
         self._summed = known.summed
-        self.depths = matrix_depths(self, known.summed) if known.summed else self.depths[-1:]
+        in_blocks = known.summed and self.is_far and self._constants_are_far
+        self.depths = matrix_depths(self, known.summed) if in_blocks else (self.products,)
 
     @property
     def heights(self) -> tuple[int, ...]:

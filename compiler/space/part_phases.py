@@ -105,7 +105,9 @@ class PartPhases:
 
     @property
     def _row_bytes(self) -> int:
-        """Of both parts of what a row reads; 0 where rows have data in common."""
+        """Of both parts of what a row reads; 0 where rows have data in common, or are on several lines."""
+        if self._algorithm.parameters[1:]:
+            return 0
         copy, stage = self.workload.stages[0], self.product_stages[0]
         (read,) = (load for load in loads(stage.body) if load.buffer == copy.target)
         lead = [index.name for index in read.indices[: -len((PART, BLOCK, "place"))]]

@@ -108,12 +108,13 @@ def test_sums_begin_in_registers_and_the_setting_is_made_once() -> None:
     assert text.count("call void @llvm.x86.tilezero") == text.count("call void @llvm.x86.tilestored64")
 
 
-def test_edges_have_a_setting_of_their_own() -> None:
+@pytest.mark.parametrize(("rows", "settings"), [(16, 1), (32, 2)])
+def test_edges_have_a_setting_of_their_own_where_the_registers_are_too_few(rows: int, settings: int) -> None:
     workload = integer_matmul(37, 41, 64)
     space = build_space(workload, WITH_MATRICES, 1)
-    plan = space.build({**space.values(space.default), "instruction": BYTES, "rows": 16, "vectors": 2})
+    plan = space.build({**space.values(space.default), "instruction": BYTES, "rows": rows, "vectors": 2})
     text = nest_ir(build_nest(workload, plan), WITH_MATRICES)
-    assert text.count("= private unnamed_addr constant [64 x i8]") > 1
+    assert text.count("= private unnamed_addr constant [64 x i8]") == settings
 
 
 def test_what_the_system_refuses_is_no_feature_and_is_said(

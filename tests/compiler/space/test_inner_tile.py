@@ -44,7 +44,7 @@ def offered(workload: Workload, threads: int = 1) -> bool:
 @pytest.mark.parametrize("case", FEW_COLUMNS)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products_are_the_same(case: str, threads: int) -> None:
-    workload, rng = FEW_COLUMNS[case], random.Random(5)
+    workload, rng = FEW_COLUMNS[case], random.Random(6)
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     space = build_space(workload, native_target(), threads)
