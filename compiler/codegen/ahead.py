@@ -34,8 +34,9 @@ from compiler.loop.ir import (
 from compiler.scalar import Dot, loads
 from compiler.target import LINE_BYTES, Target
 
-MOST_LINES = 8
-"""Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner."""
+MOST_LINES, MOST_OF_MATRICES = 8, 32
+"""Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner. The second
+of matrices, whose iterations take longer."""
 LEAST_PANEL = 4096
 """Bytes of a panel below which hardware has caught up before it matters."""
 STREAM = 8192
@@ -132,7 +133,8 @@ class _Panels:
             return False
         size, iterations = self.buffer.dtype.size_bytes, self._count(stmt.body, elements=False)
         lines = -(-step * size // (iterations * LINE_BYTES))
-        if step * size >= LEAST_PANEL and lines <= MOST_LINES:
+        most = MOST_OF_MATRICES if _multiplies_matrices(stmt) else MOST_LINES
+        if step * size >= LEAST_PANEL and lines <= most:
             self._share(stmt.body, first + step, step / iterations, lines)
         return True
 
