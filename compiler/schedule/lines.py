@@ -128,7 +128,8 @@ def _find(workload: Workload, anchor: Stage, read: Load) -> _Lines:
             continue
         line, place = known[names[0]], known[names[1]]
         steps = (read.indices[d].coefficient(line.name), read.indices[d + 1].coefficient(place.name))
-        alone = all(i.is_affine() for i in read.indices[d : d + 2])
+        window = (read.indices[d] - line.name, read.indices[d + 1] - place.name)
+        alone = not any({line.name, place.name} & index.names() for index in window)
         alone &= all(_dimension(anchor, a, -1) >= 0 for a in (line, place))
         if steps == (1, 1) and alone and line.size > 1:
             return _Lines(line, place, d, static(workload.buffers[read.buffer].shape[d + 1], read.buffer))

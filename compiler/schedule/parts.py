@@ -29,6 +29,7 @@ from compiler.schedule.contraction import find_contraction, fits, group_axis
 from compiler.schedule.copied_data import BUFFER, Copying
 from compiler.schedule.joined import join
 from compiler.schedule.lines import in_lines
+from compiler.schedule.planes import in_planes
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Workload
 
@@ -54,7 +55,7 @@ def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
         line = join(workload)
         return line.apart(_parts(line.workload, parameters[0]))
     made = _parts(workload, parameters[0])
-    return in_lines(made) if LINES in parameters[1:] else made
+    return in_lines(in_planes(made)) if LINES in parameters[1:] else made
 
 
 def _parts(workload: Workload, length: int) -> Workload:

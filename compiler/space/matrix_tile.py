@@ -13,6 +13,7 @@ The loops of the innermost body are the instruction's own: groups, rows, columns
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from compiler.instruction import Instruction
@@ -223,21 +224,16 @@ class MatrixTile(RegisterTile):
         size = next(a.size for a in self.anchor.reduce_axes if a.name == self.along)
         return size // self.entry.group
 
-    @property
+    @cached_property
     def _steps(self) -> int:
         """Of the reduction: how often the operands of a tile are loaded."""
         others = prod(size for name, size in self.sums if name not in (self.along, *self._sharing))
         return self._groups // self.unrolls[0] * others
 
-    @property
+    @cached_property
     def _pairs(self) -> int:
         """Products of each operand of a tile with another, of which some are shared."""
         return prod(size for name, size in self.sums if name in self._sharing)
-
-    @staticmethod
-    def _parts(size: int, part: int) -> list[int]:
-        """The tiles along an axis: whole ones, and the rest."""
-        return [part] * (size // part) + [size % part] * (size % part > 0)
 
     def _high(self, rows: int) -> int:
         """Matrices below each other."""
@@ -262,7 +258,7 @@ class MatrixTile(RegisterTile):
         """Operands of each side in one step: neighbouring pairs share one."""
         return (self._pairs + 2) // 2
 
-    @property
+    @cached_property
     def _pattern(self) -> tuple[tuple[int, int], ...]:
         """Which operand of each side a pair multiplies."""
         return tuple(((self._pairs - 1 - pair) // 2, pair // 2) for pair in range(self._pairs))
@@ -276,13 +272,13 @@ class MatrixTile(RegisterTile):
         """
         rows, vectors = tile
         size, depth = 1 if self.axes.row is None else self.axes.row.size, self.unrolls[0]
-        heights, widths = self._parts(size, rows), self._parts(self.panels, vectors)
+        heights, widths = _tiles_along(size, rows), _tiles_along(self.panels, vectors)
         near = self._near(rows)
         cost = 0.0
-        for wide in widths:
+        for wide, columns in widths:
             far = FAR * self._distinct * wide * depth * LINE_BYTES if self._constants_are_far else 0.0
-            each = [self._step(high, wide, near) for high in heights]
-            cost += max(each[0], far) if len(each) == 1 else sum(each) + far
+            each = sum(count * self._step(high, wide, near) for high, count in heights)
+            cost += columns * (max(each, far) if rows >= size else each + far)
         edges = (size % rows > 0) + (self.panels % vectors > 0)
         return cost, edges, -rows * vectors
 
@@ -308,3 +304,8 @@ class MatrixTile(RegisterTile):
         read = prod(sizes.values())
         share = min(1.0, apart / read)
         return LINE * share + NEAR_LINE * (1.0 - share)
+
+
+def _tiles_along(size: int, part: int) -> list[tuple[int, int]]:
+    """The lengths of tiles along an axis, and how many there are: whole ones, and the rest."""
+    return [(part, size // part), (size % part, 1)] if size % part else [(part, size // part)]

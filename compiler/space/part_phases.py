@@ -81,6 +81,11 @@ class PartPhases:
         self._algorithm = Algorithm("parts", parameters)
 
     @property
+    def form(self) -> tuple[int, ...]:
+        """One of FORMS."""
+        return self._algorithm.parameters[1:]
+
+    @property
     def error(self) -> float:
         """Relative to the largest output, which random data hardly ever exceed."""
         results = self.workload.stages[-1].results
@@ -106,7 +111,7 @@ class PartPhases:
     @property
     def _row_bytes(self) -> int:
         """Of both parts of what a row reads; 0 where rows have data in common, or are on several lines."""
-        if self._algorithm.parameters[1:]:
+        if self.form:
             return 0
         copy, stage = self.workload.stages[0], self.product_stages[0]
         (read,) = (load for load in loads(stage.body) if load.buffer == copy.target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import ml_dtypes
@@ -17,7 +18,7 @@ from compiler.packing import Parts
 from compiler.pipeline import build_kernel
 from compiler.scalar import Load, apply
 from compiler.schedule.contraction import find_contraction, group_axis
-from compiler.schedule.parts import parts
+from compiler.schedule.parts import JOINED, LINES, parts
 from compiler.schedule.schedule import Schedule
 from compiler.space.part_phases import ERROR, part_phases
 from compiler.space.rules import build_space
@@ -45,6 +46,18 @@ WORKLOADS: dict[str, Workload] = {
     "windows with padding": padded_convolution(7, 8, 24, 3),
     "windows with a stride": padded_convolution(9, 32, 17, 3, 2),
 }
+FORMS: dict[str, tuple[Workload, tuple[int, ...]]] = {
+    "lines": (convolution(5, 8, 10, 3), (LINES,)),
+    "lines with padding": (padded_convolution(5, 10, 12, 3), (LINES,)),
+    "lines with a stride": (padded_convolution(9, 8, 9, 3, 2), (LINES,)),
+    "lines with a long stride": (padded_convolution(13, 5, 9, 5, 3), (LINES,)),
+    "lines without windows": (convolution(6, 48, 33, 1), (LINES,)),
+    "lines with a stride, without windows": (padded_convolution(13, 48, 16, 1, 2), (LINES,)),
+    "few channels": (convolution(6, 3, 9, 3), (JOINED,)),
+    "few channels with padding": (padded_convolution(11, 3, 17, 5, 2), (JOINED,)),
+    "more channels than a matrix is deep, joined": (padded_convolution(4, 23, 9, 3), (JOINED,)),
+}
+"""Workloads, and the form of their parts."""
 AVAILABLE = INSTRUCTIONS["tdpbf16ps"].runs_on(native_target())
 NEEDS = pytest.mark.skipif(not AVAILABLE, reason="this CPU lacks one of amx-tile, amx-bf16")
 
@@ -76,6 +89,52 @@ def test_machine_code_agrees(name: str, threads: int) -> None:
     expected = reference_outputs(workload, operands)["y0"]
     for plan in in_parts(build_space(workload, WITH_MATRICES, threads), 4):
         assert relative_error(run_native(workload, plan, operands, threads=threads), expected) < ERROR
+
+
+def formed(monkeypatch: pytest.MonkeyPatch, form: tuple[int, ...]) -> None:
+    monkeypatch.setattr("compiler.space.part_phases.FORMS", (form,))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_interpreter_agrees_in_each_form(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, form = FORMS[name]
+    formed(monkeypatch, form)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    (plan,) = in_parts(build_space(workload, WITH_MATRICES, 1), 1)
+    assert plan.steps[0].parameters[1:] == form
+    assert relative_error(run_interpreted(workload, plan, operands), expected) < ERROR
+
+
+@NEEDS
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", FORMS)
+def test_machine_code_agrees_in_each_form(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, form = FORMS[name]
+    formed(monkeypatch, form)
+    operands = random_operands(workload, threads)
+    expected = reference_outputs(workload, operands)["y0"]
+    for plan in in_parts(build_space(workload, WITH_MATRICES, threads), 5):
+        assert relative_error(run_native(workload, plan, operands, threads=threads), expected) < ERROR
+
+
+def test_the_form_follows_the_shape() -> None:
+    chosen = {
+        "few channels": part_phases(padded_convolution(112, 3, 64, 7, 2), WITH_MATRICES),
+        "few places": part_phases(padded_convolution(7, 256, 256, 3), WITH_MATRICES),
+        "neither": part_phases(padded_convolution(32, 64, 64, 3), WITH_MATRICES),
+    }
+    forms = {name: None if phases is None else phases.form for name, phases in chosen.items()}
+    assert forms == {"few channels": (JOINED,), "few places": (LINES,), "neither": ()}
+
+
+def test_forms_that_do_not_apply_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="no windows that move by one place"):
+        parts(matmul(8, 16, 32), (32, LINES))
+    with pytest.raises(ScheduleError, match="no window whose places lie one after the other"):
+        parts(matmul(8, 16, 32), (32, JOINED))
+    with pytest.raises(ScheduleError, match="a form of"):
+        parts(matmul(8, 16, 32), (32, 7))
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, np.finfo(np.float32).max, -3.4e38])
@@ -183,6 +242,59 @@ def test_blocks_of_an_image_agree(order: str) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     assert relative_error(run_native(workload, space.build(usual), operands), expected) < ERROR
+
+
+SMALL = replace(WITH_MATRICES, l2_bytes=16 * 1024)
+"""A CPU whose second cache holds neither side of a product that an interpreter takes no time for."""
+
+
+def blocked(workload: Workload, threads: int) -> Iterator[Schedule]:
+    """Schedules in which the sum is cut into blocks."""
+    space = build_space(workload, SMALL, threads)
+    plan = next(a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts")
+    usual = {**space.values(plan), "order": "outside", "made": "first"}
+    found = [{**usual, "rows": rows, "depth": depth} for depth in (128, 256) for rows in (16, 32)]
+    yield from (space.build(values) for values in found if space.legal(values))
+
+
+def test_a_long_sum_is_cut_into_blocks() -> None:
+    workload = matmul(18, 17, 256)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    plans = list(blocked(workload, 1))
+    assert plans
+    assert relative_error(run_interpreted(workload, plans[0], operands), expected) < ERROR
+    assert not [
+        k for k in build_space(workload, WITH_MATRICES, 1).knobs if k.name == "depth" and 64 in k.choices
+    ]
+
+
+@NEEDS
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_a_sum_agree(threads: int) -> None:
+    workload = matmul(37, 34, 512)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    for plan in blocked(workload, threads):
+        assert relative_error(run_native(workload, plan, operands, threads=threads), expected) < ERROR
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "summed", "chosen"),
+    [
+        pytest.param(128, 768, 3072, {"depth": 1024, "order": "outside"}, id="few rows, a long sum"),
+        pytest.param(1024, 1024, 1024, {"depth": 1024, "made": "first"}, id="blocks of rows"),
+        pytest.param(4096, 256, 128, {"made": "inside"}, id="constants stay near"),
+    ],
+)
+def test_what_brings_the_fewest_bytes_is_the_default(
+    rows: int, columns: int, summed: int, chosen: dict[str, object]
+) -> None:
+    large = replace(WITH_MATRICES, l2_bytes=2 * 1024 * 1024)
+    space = build_space(matmul(rows, columns, summed), large, 1)
+    values = space.values(space.default)
+    assert values["algorithm"] == "parts"
+    assert {name: values[name] for name in chosen} == chosen
 
 
 def test_windows_have_their_parts_made_first() -> None:
