@@ -17,6 +17,8 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, loads, rewrite, walk
 from compiler.schedule.contraction import Contraction, find_contraction, fits, group_axis, group_dimension
+from compiler.schedule.lines import in_lines
+from compiler.schedule.planes import in_planes
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Stage, Workload
 
@@ -26,12 +28,19 @@ TYPES = (DType.U8, DType.I8, DType.I16, DType.BF16)
 """The first parameter is a place in it; new types go to the end."""
 
 
+LINES = 1
+"""A form: windows of all lines are the rows of one matrix (compiler/schedule/lines.py)."""
+
+
 def copied_data(workload: Workload, parameters: tuple[int, ...]) -> Workload:
-    """The rewritten Workload; `parameters`: (place in TYPES, elements per group)."""
-    if len(parameters) != 2 or not 0 <= parameters[0] < len(TYPES) or parameters[1] < 1:
-        msg = f"copied_data needs an element type and a group, not {parameters}"
+    """The rewritten Workload; `parameters`: (place in TYPES, elements per group), or those and LINES."""
+    known = len(parameters) in (2, 3) and parameters[2:] in ((), (LINES,))
+    if not known or not 0 <= parameters[0] < len(TYPES) or parameters[1] < 1:
+        msg = (
+            f"copied_data needs an element type and a group, and perhaps {LINES} for lines, not {parameters}"
+        )
         raise ScheduleError(msg)
-    dtype, group = TYPES[parameters[0]], parameters[1]
+    dtype, group, *form = TYPES[parameters[0]], *parameters[1:]
     stage = workload.stages[0]
     found = find_contraction(workload, stage)
     buffers = workload.buffers
@@ -39,7 +48,8 @@ def copied_data(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     if found is None or grouped is None or not fits(found.data, dtype, lambda name: buffers[name].dtype):
         msg = f"copied_data needs a sum of products with a constant, of data that {dtype.value} holds"
         raise ScheduleError(msg)
-    return Copying(workload, stage, found, grouped, dtype, group).workload()
+    made = Copying(workload, stage, found, grouped, dtype, group).workload()
+    return in_lines(in_planes(made)) if form else made
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from compiler.loop.room import spread_rows
 from compiler.packing import LARGEST, Parts
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
 from compiler.schedule.contraction import find_contraction, fits, group_axis
-from compiler.schedule.copied_data import BUFFER, Copying
+from compiler.schedule.copied_data import BUFFER, LINES, Copying
 from compiler.schedule.joined import join
 from compiler.schedule.lines import in_lines
 from compiler.schedule.planes import in_planes
@@ -35,8 +35,8 @@ from compiler.workload.ir import Operand, Workload
 
 COUNT, PRODUCTS = 2, 3
 """Parts of a number, and products of parts for one of two numbers. Neighbouring ones have a part in common."""
-LINES, JOINED = 1, 2
-"""Second parameter: windows of all lines are the rows of one matrix; a window's places and channels are one sum."""
+JOINED = 2
+"""A form besides LINES: a window's places and channels are one sum."""
 PART, PAIR, BLOCK = "part", "pair", "block"
 """Names of the axes over the parts of the data, over the products, and over blocks of the sum."""
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from math import prod
 
+from compiler.errors import ScheduleError
 from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import LoopKind
 from compiler.scalar import loads
 from compiler.schedule.contraction import computes, group_axis, is_direct
-from compiler.schedule.copied_data import STAGE, TYPES, copied_data
+from compiler.schedule.copied_data import LINES, STAGE, TYPES, copied_data
 from compiler.schedule.packing import GROWTH_LIMIT, SLACK
 from compiler.schedule.steps import Algorithm, Bind, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
 from compiler.space.space import Value
 from compiler.space.structure import crossing_axis, tile_axes
+from compiler.space.vector_map import map_steps
 from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -58,6 +60,13 @@ def _of_matrices(
     return row.size / (-(-row.size // entry.rows) * entry.rows) * depth / entry.depth
 
 
+def _matrices(workload: Workload, stage: Stage, store: Stage, target: Target, entry: Instruction) -> int:
+    """Matrices of rows that the sums are in."""
+    row = tile_axes(workload, store, target, stage).row
+    rows = 1 if row is None else -(-row.size // entry.rows)
+    return rows * prod(a.size for a in stage.axes[:-1] if row is None or a.name != row.name)
+
+
 def _alike(one: Instruction, other: Instruction) -> bool:
     """Whether two add the same products of the same vectors: the faster one will do."""
     types = [(e.lanes, e.group, e.left, e.right, e.sum, e.right_limit, e.rows) for e in (one, other)]
@@ -83,6 +92,10 @@ def _lanes_differ(
     return prod(sizes.values()) <= GROWTH_LIMIT * elements + SLACK
 
 
+CLEARLY_FEWER = 0.85
+"""Share of the matrices below which those of all lines are taken: their sums are stored, and read by a map."""
+
+
 class DotPhases:
     """The Workload as the instruction needs it, and the Steps around its register tile."""
 
@@ -90,14 +103,32 @@ class DotPhases:
         """Copy the data first unless it lies in memory as the instruction reads it."""
         self.entry, self._target = entry, target
         self._copies = not self._direct(workload)
-        parameters = (TYPES.index(entry.left), self._unit(workload))
+        parameters: tuple[int, ...] = (TYPES.index(entry.left), self._unit(workload))
         self.workload = copied_data(workload, parameters) if self._copies else workload
+        if (
+            self._copies
+            and entry.takes_matrices
+            and (lines := self._in_lines(workload, parameters)) is not None
+        ):
+            parameters, self.workload = (*parameters, LINES), lines
         self._algorithm = [Algorithm("copied_data", parameters)] if self._copies else []
+
+    def _in_lines(self, workload: Workload, parameters: tuple[int, ...]) -> Workload | None:
+        """With the windows of all lines in one matrix, where that leaves clearly fewer of its rows empty."""
+        try:
+            made = copied_data(workload, (*parameters, LINES))
+        except ScheduleError:
+            return None
+        counts = [
+            _matrices(w, w.stages[1], w.stages[2], self._target, self.entry) for w in (self.workload, made)
+        ]
+        return made if counts[1] < CLEARLY_FEWER * counts[0] else None
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
         """The sum of products and the map that stores it."""
-        return self.workload.stages[-2], self.workload.stages[-1]
+        first = 1 if self._copies else 0
+        return self.workload.stages[first], self.workload.stages[first + 1]
 
     @property
     def group_axis(self) -> str:
@@ -128,8 +159,12 @@ class DotPhases:
         return axis.name in load.indices[-1].names()
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
-        """The copy, where there is one, and the tile."""
-        return [*self._before(), *tile.steps(values)]
+        """The copy, where there is one, the tile, and the map of sums that are stored before it."""
+        steps = [*self._before(), *tile.steps(values)]
+        last = self.workload.stages[-1]
+        if last is not self.product_stages[1]:  # for all cores, which suits any number of threads
+            steps += map_steps(self.workload, last, self._target, self._target.cores)
+        return steps
 
     def _before(self) -> list[Step]:
         return [*self._algorithm, *copy_steps(self.workload, self._target)] if self._copies else []

@@ -9,9 +9,9 @@ from compiler.errors import ScheduleError
 from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.scalar import Apply, Cast, Const, Expr, loads
 from compiler.schedule.contraction import computes, find_contraction, group_axis
-from compiler.schedule.copied_data import STAGE
+from compiler.schedule.copied_data import LINES, STAGE
 from compiler.schedule.joined import join
-from compiler.schedule.parts import BLOCK, COUNT, JOINED, LINES, PAIR, PART, parts
+from compiler.schedule.parts import BLOCK, COUNT, JOINED, PAIR, PART, parts
 from compiler.schedule.steps import Algorithm, ComputeAt, Step
 from compiler.space.default_order import FAR
 from compiler.space.dot_phases import copy_steps, instructions
@@ -156,9 +156,9 @@ class PartPhases:
 
     def _after(self) -> list[Step]:
         """The map of sums that are stored; for all cores, which suits any number of threads."""
-        if self._map is None:
-            return []
-        return map_steps(self.workload, self._map, self._target, self._target.cores)
+        return (
+            [] if self._map is None else map_steps(self.workload, self._map, self._target, self._target.cores)
+        )
 
 
 def _is_bounded(expr: Expr) -> bool:

@@ -18,7 +18,8 @@ from compiler.packing import Parts
 from compiler.pipeline import build_kernel
 from compiler.scalar import Load, apply
 from compiler.schedule.contraction import find_contraction, group_axis
-from compiler.schedule.parts import JOINED, LINES, parts
+from compiler.schedule.copied_data import LINES
+from compiler.schedule.parts import JOINED, parts
 from compiler.schedule.schedule import Schedule
 from compiler.space.part_phases import ERROR, part_phases
 from compiler.space.rules import build_space
