@@ -54,9 +54,8 @@ class Values:
 
     def fetch(self, ahead: Ahead) -> None:
         """Have lines of memory brought nearer."""
-        self.memory.fetch(
-            self._buffers[ahead.buffer], self.indices.linear(ahead.place), ahead.lines, near=ahead.near
-        )
+        buffer, place = self._buffers[ahead.buffer], self.indices.linear(ahead.place)
+        self.memory.fetch(buffer, place, ahead.lines, near=ahead.near)
 
     def fetch_place(self, load: Load, lines: set[tuple[str, Linear]]) -> None:
         """Have the lines of a load brought nearer, but for those of `lines`, which it adds to."""

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from compiler.codegen.ahead import fetched_ahead
+from compiler.codegen.ahead import STREAM, fetched_ahead
 from compiler.codegen.texts import nest_ir
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind, Store, walk_statements
@@ -17,6 +17,7 @@ from compiler.space.rules import build_space
 from compiler.target import LINE_BYTES, PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import native_outputs, stored_error
+from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import matmul, padded_convolution, random_operands
 
 V3 = PRESETS["x86-64-v3"]
@@ -101,3 +102,19 @@ def test_results_stay_the_same(threads: int) -> None:
     operands = random_operands(LARGE)
     got = native_outputs(LARGE, schedule, operands, threads, target)
     assert stored_error(LARGE, got, reference_outputs(LARGE, operands)) < 1e-5
+
+
+def test_matrices_fetch_what_they_read_once_into_the_first_cache() -> None:
+    target = replace(WITH_MATRICES, l2_bytes=16 * 1024)
+    workload = matmul(16, 64, 256)
+    space = build_space(workload, target, 1)
+    plan = next(a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts")
+    nest = build_nest(workload, space.build({**space.values(plan), "rows": 16, "vectors": 2}))
+    (constant,) = [b for b in nest.params if b.packing is not None]
+    found = list(fetched_ahead(nest.body, nest.by_name, target).values())
+    assert found
+    for ahead in found:
+        assert ahead.near
+        assert ahead.buffer == constant.name
+        assert ahead.place.const * constant.dtype.size_bytes == STREAM
+        assert ahead.lines * LINE_BYTES == 2 * 16 * LINE_BYTES * 2  # both parts of two matrices
