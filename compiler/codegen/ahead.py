@@ -7,8 +7,9 @@ Each iteration asks for its share of the next panel, so that it arrives evenly u
 stream only while it is read, which would be when all of it is needed at once: at the first tile of the next panel.
 Worth an instruction where the panels together are too large for the second cache and each is read several times.
 
-What is read once is a stream, which hardware follows far enough for vectors. Instructions on matrices use it up faster:
-each iteration of theirs asks for what is `STREAM` bytes further on, into the first cache.
+What is read once is a stream, which hardware follows far enough for vectors. Instructions on matrices use it up faster
+where the data is in the first cache, for windows share it: each iteration of theirs asks for what is `STREAM` bytes
+further on, into that cache. Where data comes from the second one, that would be in its way.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class _Panels:
             return False
         size, iterations = self.buffer.dtype.size_bytes, self._count(stmt.body, elements=False)
         lines = -(-step * size // (iterations * LINE_BYTES))
-        most = MOST_OF_MATRICES if _multiplies_matrices(stmt) else MOST_LINES
+        most = MOST_OF_MATRICES if any(True for _ in _matrix_products(stmt)) else MOST_LINES
         if step * size >= LEAST_PANEL and lines <= most:
             self._share(stmt.body, first + step, step / iterations, lines)
         return True
@@ -143,13 +144,18 @@ class _Panels:
         if _repeats(stmt):
             step = self.steps.get(stmt.var, 0)
             start += Index.of(stmt.var) * step
-            if id(stmt) in self.loops and _multiplies_matrices(stmt):
+            if id(stmt) in self.loops and any(map(self._has_windows, _matrix_products(stmt))):
                 size = self.buffer.dtype.size_bytes
                 lines = step * size // LINE_BYTES
                 self.found[id(stmt)] = Ahead(self.buffer.name, start + STREAM // size, lines, near=True)
                 return
         for child in sub_statements(stmt):
             self.stream(child, start)
+
+    def _has_windows(self, dot: Dot) -> bool:
+        """Whether products along the sum have data in common: an index of it moves with the constant and without."""
+        moves = ([bool(self.steps.get(name)) for name in i.names()] for i in dot.left.indices)
+        return any(True in along and False in along for along in moves)
 
     def _count(self, stmt: Stmt, *, elements: bool) -> int:
         """Iterations of the loops that read, or elements that they read."""
@@ -178,11 +184,14 @@ class _Panels:
                     self._share(child, place, share, lines)
 
 
-def _multiplies_matrices(loop: Stmt) -> bool:
-    return any(
-        isinstance(s, Store) and isinstance(s.value, Dot) and INSTRUCTIONS[s.value.instruction].takes_matrices
-        for s in walk_statements(loop)
-    )
+def _matrix_products(loop: Stmt) -> Iterator[Dot]:
+    for s in walk_statements(loop):
+        if (
+            isinstance(s, Store)
+            and isinstance(s.value, Dot)
+            and INSTRUCTIONS[s.value.instruction].takes_matrices
+        ):
+            yield s.value
 
 
 def _repeats(stmt: Stmt) -> TypeGuard[For | Let]:

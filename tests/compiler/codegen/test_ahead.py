@@ -104,17 +104,27 @@ def test_results_stay_the_same(threads: int) -> None:
     assert stored_error(LARGE, got, reference_outputs(LARGE, operands)) < 1e-5
 
 
-def test_matrices_fetch_what_they_read_once_into_the_first_cache() -> None:
+@pytest.mark.parametrize(
+    ("workload", "rows"),
+    [
+        pytest.param(padded_convolution(5, 64, 64, 3), 33, id="windows share data"),
+        pytest.param(matmul(16, 64, 512), 16, id="rows do not"),
+    ],
+)
+def test_matrices_fetch_what_they_read_once_into_the_first_cache_for_windows(
+    workload: Workload, rows: int
+) -> None:
     target = replace(WITH_MATRICES, l2_bytes=16 * 1024)
-    workload = matmul(16, 64, 256)
     space = build_space(workload, target, 1)
     plan = next(a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts")
-    nest = build_nest(workload, space.build({**space.values(plan), "rows": 16, "vectors": 2}))
+    nest = build_nest(
+        workload, space.build({**space.values(plan), "rows": rows, "vectors": 1, "order": "outside"})
+    )
     (constant,) = [b for b in nest.params if b.packing is not None]
     found = list(fetched_ahead(nest.body, nest.by_name, target).values())
-    assert found
+    assert bool(found) == (rows == 33)
     for ahead in found:
         assert ahead.near
         assert ahead.buffer == constant.name
         assert ahead.place.const * constant.dtype.size_bytes == STREAM
-        assert ahead.lines * LINE_BYTES == 2 * 16 * LINE_BYTES * 2  # both parts of two matrices
+        assert ahead.lines == 2 * 16  # both parts of a matrix
