@@ -6,8 +6,8 @@
                                                                 of each pair: an instruction
                                                               the sums to memory
 
-What the registers hold (rows, and bytes of a row) is set before they are used; a function that has one such setting
-makes it once. Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18 (Intel AMX).
+What the registers hold (rows, and bytes of a row) is set once per function, and around nests that need another setting.
+Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18 (Intel AMX).
 """
 
 from __future__ import annotations
@@ -156,17 +156,17 @@ class Matrices:
         self._fresh: set[int] = set()
         self._orders = {id(nest.root): self._order(nest) for nest in found}
         self._assigned = assigned({id(nest.root): self._forms(nest) for nest in found})
-        self._settings = {a.setting.configuration() for a in self._assigned.values()}
+        self._usual = next(iter(self._assigned.values())).setting.configuration() if found else b""
         self._inside = False
 
     def begin_function(self) -> None:
-        """Set the registers up where all nests need them alike."""
-        if len(self._settings) == 1:
-            self._configure(next(iter(self._settings)))
+        """Set the registers up as the largest nest needs them."""
+        if self._usual:
+            self._configure(self._usual)
 
     def end_function(self) -> None:
         """Leave the registers unused, so that nobody has to save them."""
-        if self._settings:
+        if self._usual:
             self._out.declarations.add(f"declare void @{_RELEASE}()")
             self._out.emit(f"call void @{_RELEASE}()")
 
@@ -189,9 +189,9 @@ class Matrices:
         return self._bodies.get(id(stmt)) if self._inside else None
 
     def begin(self, nest: MatrixNest) -> None:
-        """The sums come into registers."""
-        if len(self._settings) > 1:
-            self._configure(self._assigned[id(nest.root)].setting.configuration())
+        """The sums come into registers, which are set up for them where another setting is usual."""
+        if (setting := self._setting(nest)) != self._usual:
+            self._configure(setting)
         self._inside = True
         if id(nest.root) in self._fresh:
             self._out.declarations.add(f"declare void @{_ZERO}(i8 immarg)")
@@ -206,6 +206,11 @@ class Matrices:
         """The sums go to memory."""
         self._inside = False
         self._move_sums(nest, _STORE)
+        if self._setting(nest) != self._usual:
+            self._configure(self._usual)
+
+    def _setting(self, nest: MatrixNest) -> bytes:
+        return self._assigned[id(nest.root)].setting.configuration()
 
     def step(self, nest: MatrixNest) -> None:
         """All products of the body, in the order that loads the fewest operands."""
