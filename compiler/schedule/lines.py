@@ -122,7 +122,7 @@ def _find(workload: Workload, anchor: Stage, read: Load) -> _Lines:
     known = {a.name: a for a in anchor.axes if a.extent.constant is not None}
     moves = [[name for name in index.names() if name in known] for index in read.indices]
     others = {n for e in loads(anchor.body) if e != read for index in e.indices for n in index.names()}
-    for d in range(len(moves) - 1):
+    for d in range(len(moves) - 2):  # the last dimension is that of an instruction's groups
         names = [*moves[d], *moves[d + 1]]
         if len(moves[d]) != 1 or len(moves[d + 1]) != 1 or names[0] == names[1] or set(names) & others:
             continue

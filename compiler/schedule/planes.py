@@ -99,7 +99,7 @@ def _strided(workload: Workload, copy: Stage, anchor: Stage, read: Load) -> list
         if len(names) != 1 or target.name is None or not index.is_affine():
             continue
         step = index.coefficient(names[0])
-        if step > 1:
+        if step > 1 and d < len(shape) - 1:  # the last dimension is that of an instruction's groups
             window = index - Index.of(names[0]) * step
             found.append(_Strided(d, target.name, static(shape[d], read.buffer), step, window, names[0]))
     return found

@@ -268,9 +268,19 @@ def test_machine_code_agrees_with_the_reference(workload: Workload) -> None:
         rng = random.Random(workload.digest)
         for algorithm in algorithms[1:]:
             samples = (space.sample(rng) for _ in range(10_000))
-            chosen = next(a for a in samples if space.values(a)["algorithm"] == algorithm)
+            ours = (a for a in samples if space.values(a)["algorithm"] == algorithm)
+            chosen = next(a for a in ours if packs(workload, space.schedule(a)))
             got = run_native(workload, space.schedule(chosen), operands, threads)
             assert relative_error(got, expected) < 2e-5, space.values(chosen)
+
+
+def packs(workload: Workload, schedule: Schedule) -> bool:
+    """Whether constants do not grow too much: wide tiles of few columns would have more of nothing than they have."""
+    try:
+        build_nest(workload, schedule)
+    except ScheduleError as error:
+        return "cannot pack" not in str(error)
+    return True
 
 
 def test_its_three_phases_are_shared_out_one_after_the_other() -> None:
