@@ -134,7 +134,7 @@ class _Panels:
             return False
         size, iterations = self.buffer.dtype.size_bytes, self._count(stmt.body, elements=False)
         lines = -(-step * size // (iterations * LINE_BYTES))
-        most = MOST_OF_MATRICES if any(True for _ in _matrix_products(stmt)) else MOST_LINES
+        most = MOST_LINES if next(_matrix_products(stmt), None) is None else MOST_OF_MATRICES
         if step * size >= LEAST_PANEL and lines <= most:
             self._share(stmt.body, first + step, step / iterations, lines)
         return True
@@ -185,6 +185,7 @@ class _Panels:
 
 
 def _matrix_products(loop: Stmt) -> Iterator[Dot]:
+    """What instructions on matrices compute in a loop."""
     for s in walk_statements(loop):
         if (
             isinstance(s, Store)

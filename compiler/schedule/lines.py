@@ -24,12 +24,18 @@ STAGE, BUFFER, AXIS = "lines", "lines_buffer", "place_on_lines"
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Axes of a sum over its lines and the places on each, and the dimension of what it reads that goes by lines."""
+    """Axes of a sum over its lines and the places on each.
+
+    Attributes:
+        dimension: of what it reads, that which goes by lines; the next goes by places, `width` to a line.
+        stored: dimensions of the sums that go by lines and by places.
+    """
 
     line: Axis
     place: Axis
     dimension: int
     width: int
+    stored: tuple[int, int]
 
     @property
     def apart(self) -> dict[str, Index]:
@@ -55,7 +61,7 @@ def in_lines(workload: Workload) -> Workload:
     found = _find(workload, anchor, read)
     data, sums = workload.buffers[copy.target], workload.buffers[anchor.target]
     kept = [d for d, index in enumerate(anchor.target_indices) if index.name != found.line.name]
-    first, second = (_dimension(anchor, a) for a in (found.line, found.place))
+    first, second = found.stored
 
     def joined(indices: tuple[Index, ...]) -> tuple[Index, ...]:
         merged = found.at(indices[first], indices[second])
@@ -130,18 +136,11 @@ def _find(workload: Workload, anchor: Stage, read: Load) -> _Lines:
         steps = (read.indices[d].coefficient(line.name), read.indices[d + 1].coefficient(place.name))
         window = (read.indices[d] - line.name, read.indices[d + 1] - place.name)
         alone = not any({line.name, place.name} & index.names() for index in window)
-        alone &= all(_dimension(anchor, a, -1) >= 0 for a in (line, place))
-        if steps == (1, 1) and alone and line.size > 1:
-            return _Lines(line, place, d, static(workload.buffers[read.buffer].shape[d + 1], read.buffer))
+        stored = tuple(
+            n for a in (line, place) for n, i in enumerate(anchor.target_indices) if i.name == a.name
+        )
+        if steps == (1, 1) and alone and line.size > 1 and len(stored) == len((line, place)):
+            width = static(workload.buffers[read.buffer].shape[d + 1], read.buffer)
+            return _Lines(line, place, d, width, (stored[0], stored[1]))
     msg = "the sum has no windows that move by one place along lines and from line to line"
     raise ScheduleError(msg)
-
-
-def _dimension(anchor: Stage, along: Axis, missing: int | None = None) -> int:
-    """The dimension of the sums that an axis moves along by itself."""
-    for d, index in enumerate(anchor.target_indices):
-        if index.name == along.name:
-            return d
-    if missing is None:
-        raise AssertionError(along)
-    return missing

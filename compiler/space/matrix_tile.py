@@ -268,8 +268,8 @@ class MatrixTile(RegisterTile):
     def _cost(self, tile: tuple[int, int]) -> tuple[float, int]:
         """Cycles of one step of the reduction in all tiles.
 
-        Constants that are far come once for all tiles below each other: behind the products where there is one, which
-        fetches them ahead, and else before the others. Of equals larger ones come first.
+        Constants that are far come once for all tiles below each other: behind the products where there is one, and
+        else before those of the others. Of equals larger ones come first.
         """
         rows, vectors = tile
         size, depth = 1 if self.axes.row is None else self.axes.row.size, self.unrolls[0]

@@ -55,14 +55,17 @@ def test_products_are_the_same(case: str, threads: int) -> None:
         space, legal=lambda values: values["algorithm"] == "inner" and space.legal(values), starts=()
     )
     schedule, checked = space.schedule(space.default), 0
-    while checked < 8:
+    for _ in range(24):
         schedule = ours.schedule(ours.sample(rng))
         try:
             got = run_native(workload, schedule, operands, threads)
-        except CompileError:  # some have more loops than code is made for
-            continue
+        except CompileError as error:
+            if "unroll less" not in str(error):
+                raise
+            continue  # more loops than code is made for
         assert relative_error(got, expected) < 1e-5
         checked += 1
+    assert checked > 12
     assert relative_error(run_interpreted(workload, schedule, operands), expected) < 1e-5
 
 
