@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
+from types import MappingProxyType
 
 from compiler.loop.ir import LoopKind
 from compiler.scalar import Guard, walk
@@ -22,6 +25,9 @@ SHORTEST = 4
 """Lanes of a block that is transposed."""
 LARGEST = 512
 """Elements of a block that is longer than its vectors."""
+BLOCKS = (1, 2, 4, 8)
+"""Blocks that are transposed one after another along the lines that they read."""
+USUAL_BLOCKS = 4
 PARALLEL_GRAINS_PER_THREAD = 4
 
 
@@ -37,7 +43,7 @@ class VectorMap:
         )
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
-        """Knobs: unroll (vectors), parallel (loops shared together), width, or columns (of a block to transpose)."""
+        """Knobs: unroll (vectors), parallel (loops shared together), width, or columns and blocks (to transpose)."""
         stage = workload.stages[0]
         axes, across = _crossing(workload, stage, _axes(workload, stage, target))
         usual = _default(stage, axes, across, target, threads)
@@ -48,7 +54,8 @@ class VectorMap:
         if across is None:
             knobs.append(Knob("width", _widths(axes)))
         else:
-            knobs.append(Knob("columns", _columns(stage, axes, across, target)))
+            columns = _columns(stage, axes, across, target)
+            knobs += [Knob("columns", columns), Knob("blocks", _blocks(stage, across, columns[-1]))]
         default = [knob.choices.index(usual[knob.name]) for knob in knobs]
 
         def build(values: dict[str, Value]) -> Schedule:
@@ -91,10 +98,17 @@ def _default(
 ) -> dict[str, Value]:
     # What is looked up once serves all vectors of a copy: the longer it is, the fewer reads wait for an index.
     unroll = _unrolls(axes)[-1] if looks_rows_up(stage, axes.vector.name) else 1
-    values: dict[str, Value] = {"unroll": unroll, "parallel": _enough(axes, threads)}
-    if across is not None:
-        return values | {"columns": _columns(stage, axes, across, target)[-1]}
-    return values | {"width": _widths(axes)[-1] if has_long_chain(stage) else 1}
+    if across is None:
+        width = _widths(axes)[-1] if has_long_chain(stage) else 1
+        return {"unroll": unroll, "parallel": _enough(axes, threads), "width": width}
+    columns = _columns(stage, axes, across, target)[-1]
+    blocks = 1
+    if 2 * prod(a.size for a in stage.axes) * stage.dtype.size_bytes > target.l2_bytes // 2:
+        # A block reads one line of each of its rows: too short a run to be fetched ahead from a far cache.
+        blocks = min(USUAL_BLOCKS, _blocks(stage, across, columns)[-1])
+        unroll = max(unroll, _unrolls(axes)[:2][-1])
+    parallel = _enough(axes, threads, {across: blocks * columns})
+    return {"unroll": unroll, "parallel": parallel, "columns": columns, "blocks": blocks}
 
 
 def _unrolls(axes: TileAxes) -> tuple[int, ...]:
@@ -115,14 +129,19 @@ def _columns(stage: Stage, axes: TileAxes, across: str, target: Target) -> tuple
     return (1, axes.lanes, of_line) if longer else (1, axes.lanes)
 
 
+def _blocks(stage: Stage, across: str, columns: int) -> tuple[int, ...]:
+    return tuple(b for b in BLOCKS if b == 1 or b * columns <= _size(stage, across))
+
+
 def _outer(axes: TileAxes, blocked: str | None) -> list[str]:
     names = [a.name for a in axes.others] + ([axes.row.name] if axes.row is not None else [])
     return [f"{n}.o" if n == blocked else n for n in names] + [f"{axes.vector.name}.o"]
 
 
-def _enough(axes: TileAxes, threads: int) -> int:
-    """Loops to fuse so that every thread gets several shares."""
-    sizes = [a.size for a in axes.others] + ([axes.row.size] if axes.row is not None else [])
+def _enough(axes: TileAxes, threads: int, blocked: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Loops to fuse so that every thread gets several shares; `blocked` names those that run in longer blocks."""
+    rows = [] if axes.row is None else [axes.row]
+    sizes = [-(-a.size // blocked.get(a.name, 1)) for a in (*axes.others, *rows)]
     sizes.append(-(-axes.vector.size // axes.lanes))
     total, count = 1, 0
     for size in sizes:
@@ -137,12 +156,18 @@ def _steps(stage: str, axes: TileAxes, across: str | None, values: dict[str, Val
     lanes = axes.lanes * number(values, "width")
     blocked = across if columns > 1 else None
     outer = _outer(axes, blocked)
-    inner = [f"{vector}.i.o", *([] if blocked is None else [f"{blocked}.i"]), f"{vector}.i.i"]
-    steps: list[Step] = [] if blocked is None else [Split(stage, blocked, columns)]
+    runs, inner, steps = [], [f"{vector}.i.o", f"{vector}.i.i"], list[Step]()
+    if blocked is not None:
+        runs = [f"{blocked}.i.o"]
+        inner.insert(1, f"{blocked}.i.i")
+        steps = [
+            Split(stage, blocked, number(values, "blocks") * columns),
+            Split(stage, f"{blocked}.i", columns),
+        ]
     steps += [
         Split(stage, vector, number(values, "unroll") * lanes),
         Split(stage, f"{vector}.i", lanes),
-        Reorder(stage, (*outer, *inner)),
+        Reorder(stage, (*outer, *runs, *inner)),
     ]
     steps += share(stage, outer[: max(1, number(values, "parallel"))])
     steps += [Bind(stage, loop, LoopKind.UNROLLED) for loop in inner[:-1]]
