@@ -126,7 +126,9 @@ class Block:
     columns: int
 
 
-def block(tile: RegisterTile, rows: int, width: int, depth: int) -> Block:
+def block(
+    tile: RegisterTile, rows: int, width: int, depth: int, shares_per_thread: int = SHARES_PER_THREAD
+) -> Block:
     """Whole tiles of `rows` x `width`: the rows' elements fill half the second cache, the sums a quarter at most."""
     size, row = tile.anchor.dtype.size_bytes, tile.axes.row
     height, planes = 1 if row is None else row.size, prod(a.size for a in tile.axes.others)
@@ -134,7 +136,7 @@ def block(tile: RegisterTile, rows: int, width: int, depth: int) -> Block:
     high = _even(height, fit, rows)
     wide = tile.target.l2_bytes // 4 // (high * planes * size)
     if tile.threads > 1:
-        shares = -(-SHARES_PER_THREAD * tile.threads // -(-height // high))
+        shares = -(-shares_per_thread * tile.threads // -(-height // high))
         wide = min(wide, tile.axes.vector.size // shares)
     return Block(high, _even(tile.axes.vector.size, wide, width))
 

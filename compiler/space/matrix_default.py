@@ -12,6 +12,7 @@ from itertools import takewhile
 from math import prod
 from typing import TYPE_CHECKING
 
+from compiler.space import matrix_depth
 from compiler.space.default_order import Loop, cheapest_order, tile_traffic
 from compiler.space.default_tile import SHARES_PER_THREAD
 from compiler.space.depth import block
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 MADE, FIRST, INSIDE = "made", "first", "inside"
 """Knob that says where the data is brought into its form: before all else, or for each block of rows."""
+EVEN = 0.9
+"""Least share of the threads' time that blocks of rows fill."""
+AT_ONCE = 2.0
+"""Cycles for a byte of data that a block asks for all at once, as a share of those for one that is fetched ahead."""
 NEARER = 0.25
 """Cycles for a byte of the second cache, as a share of those for one from beyond."""
 
@@ -64,9 +69,13 @@ def _by_rows(tile: MatrixTile, orders: dict[str, list[Loop]]) -> Iterator[dict[s
     for made in (INSIDE, FIRST):
         for order in (*blocks, "inside"):
             loops = orders.get(order, [])
-            enough = SHARES_PER_THREAD * tile.threads if tile.threads > 1 else 1
-            if loops and loops[0][1] >= enough:
+            if loops and _even(loops[0][1], tile.threads):
                 yield {"order": order, "parallel": 1, MADE: made}
+
+
+def _even(blocks: int, threads: int) -> bool:
+    """Whether every thread has about as many blocks; few are enough, as each of them brings the constants again."""
+    return blocks >= EVEN * threads * -(-blocks // threads)
 
 
 def _by_depth(tile: MatrixTile) -> Iterator[dict[str, Value]]:
@@ -76,15 +85,15 @@ def _by_depth(tile: MatrixTile) -> Iterator[dict[str, Value]]:
 
 
 def _brought(tile: MatrixTile, orders: dict[str, list[Loop]], values: dict[str, Value]) -> float:
-    """Bytes from beyond the second cache; twice those of data that is made before all, which is written there."""
+    """Bytes from beyond the second cache, in time to fetch them ahead; twice those of data that is written there."""
     near, data = tile.target.l2_bytes // 2, tile.rows_in_all * tile.row_bytes
     depth = number(values, "depth")
     if depth < tile.depths[-1]:
         width = number(values, "vectors") * tile.axes.lanes
-        part = block(tile, number(values, "rows"), width, depth)
+        part = block(tile, number(values, "rows"), width, depth, matrix_depth.SHARES_PER_THREAD)
         columns, rows = -(-tile.axes.vector.size // part.columns), -(-tile.rows_in_all // part.rows)
         sums = 2 * tile.store.points * tile.anchor.dtype.size_bytes * (tile.depths[-1] // depth)
-        return data * (1 + columns) + tile.constant_bytes * rows + sums * NEARER
+        return data * (1 + AT_ONCE * columns) + tile.constant_bytes * rows + sums * NEARER
     loops = orders[str(values["order"])]
     blocks = prod(count for _, count in takewhile(lambda loop: loop[0] != tile.axes.vector.name, loops))
     constants = tile.constant_bytes * (blocks if tile.constant_bytes > near else 1)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 DEPTHS = (128, 256, 384, 512, 768, 1024)
 """About so many products; what divides the sum and is nearest is offered."""
 
+SHARES_PER_THREAD = 1
+"""Blocks of columns: each of them asks for the data of all rows again, from another core's cache or beyond."""
+
 
 def matrix_depths(tile: MatrixTile, summed: str) -> tuple[int, ...]:
     """Products of a block of the sum that is cut along the axis `summed`, the whole last."""
@@ -48,7 +51,7 @@ def blocked_matrix_steps(tile: MatrixTile, summed: str, depth: int, values: dict
     inside = depth * counts[summed] // tile.products
     loops = {name: f"{name}.i" if name == summed else name for name in counts}
     others = [a.name for a in tile.axes.others]
-    around = block(tile, rows, width, depth)
+    around = block(tile, rows, width, depth, SHARES_PER_THREAD)
     tiles, lane = [f"{vector}.o", f"{row}.o"], [f"{vector}.i.o", f"{vector}.i.i"]
     steps: list[Step] = [Split(store, row, around.rows), Split(store, vector, around.columns)]
     steps += [Split(store, f"{vector}.i", lanes), Reorder(store, (*tiles, *others, f"{row}.i", *lane))]
