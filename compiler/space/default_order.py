@@ -6,6 +6,10 @@ where a loop that it depends on moves, or one around that. It comes from the sec
 within one iteration of the loop that asks for it again fits in half of that cache, else from beyond; from the first,
 by the same rule, for nothing; from memory, where it is more than one may count on of the last. Results that are
 stored in runs far apart cost whole bursts.
+
+Several threads share the outermost loop out. Along the outermost axis in memory each of them finds what it stored in
+the kernel before; along any other, most of the data comes from another core. What does not depend on that loop, each of
+them fetches.
 """
 
 from __future__ import annotations
@@ -13,14 +17,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
 from compiler.scalar import loads
-from compiler.space.structure import TileAxes, packable
+from compiler.space.structure import TileAxes, outermost_axis, packable
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
+if TYPE_CHECKING:
+    from compiler.space.register_tile import RegisterTile
+
 MEMORY, FAR, NEAR = 1 / 3, 1 / 6, 1 / 24
 """Cycles per byte from beyond what one may count on of the last cache, from beyond the second, and from that."""
+REMOTE = 1 / 4
+"""Cycles per byte that another core has written: 10 to 25 GB/s between two cores of a Granite Rapids."""
 COUNTED_ON = 4
 """The part of the last cache that one may count on: other cores, and what runs on them, fill the others."""
 BURST = 512
@@ -31,6 +41,9 @@ EQUAL = 1 + 1e-6
 """What sums of the same terms differ by."""
 OPEN = 0.1
 """Share of the time of fetching that is never hidden: it settles what is equal otherwise."""
+
+ACROSS = "across"
+"""The order that has blocks of rows outermost, around all other axes, and the rows of one innermost."""
 
 Loop = tuple[str, int]
 """The axis that a loop runs over (or part of it), and its trip count."""
@@ -57,6 +70,8 @@ class TileTraffic:
         least_reads: LEAST_READS of the target.
         rows: of a tile.
         cycles: of its multiply-adds.
+        threads: that share the outermost loop out.
+        outermost: the axis along which the result's elements lie furthest apart.
     """
 
     reads: tuple[_Access, ...]
@@ -68,12 +83,13 @@ class TileTraffic:
     least_reads: int
     rows: int
     cycles: float
+    threads: int = 1
+    outermost: str = ""
 
 
-def tile_traffic(
-    workload: Workload, anchor: Stage, store: Stage, axes: TileAxes, target: Target, rows: int, cycles: float
-) -> TileTraffic:
-    """Of tiles of a reduction that another stage stores."""
+def tile_traffic(tile: RegisterTile, rows: int, cycles: float) -> TileTraffic:
+    """Of tiles of so many rows, whose multiply-adds take so many cycles."""
+    workload, anchor, store, axes, target = tile.workload, tile.anchor, tile.store, tile.axes, tile.target
     result = _Access(frozenset(a.name for a in store.axes), workload.buffers[store.target].size_bytes)
     nearest, near = target.l1_bytes // 2, target.l2_bytes // 2
     least = LEAST_READS_ON_ONE_PIPE if target.halves_vectors else LEAST_READS
@@ -87,6 +103,8 @@ def tile_traffic(
         least_reads=least,
         rows=rows,
         cycles=cycles,
+        threads=tile.threads,
+        outermost=outermost_axis(workload, store),
     )
 
 
@@ -97,7 +115,7 @@ def counted_on(target: Target) -> int:
 
 def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -> str:
     """The name of the order, loops outermost first, that takes the least time; the first of equals."""
-    costs = {name: _cycles(traffic, loops) for name, loops in orders.items()}
+    costs = {name: _cycles(traffic, loops) + _exchanged(traffic, loops) for name, loops in orders.items()}
     least = min(costs.values())
     return next(name for name, cost in costs.items() if cost <= least * EQUAL)
 
@@ -105,7 +123,7 @@ def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -
 def tile_loops(
     axes: TileAxes, rows: int, columns: int, order: str, block: int = 0, beside: int = 1
 ) -> list[Loop]:
-    """The loops over tiles under the order `outside`, `inside` or `block` (with its length), outermost first."""
+    """The loops over tiles under an order (register_tile.py), outermost first; `block`: the length of one."""
     panel = (axes.vector.name, -(-axes.vector.size // columns))
     places = {id(axes.row): rows, id(axes.beside): beside}
     rest = [(a.name, -(-a.size // places.get(id(a), 1))) for a in axes.loops]
@@ -113,6 +131,10 @@ def tile_loops(
         return [panel, *rest]
     if order == "inside":
         return [*rest, panel]
+    if order == ACROSS and axes.row is not None:
+        others = [loop for loop in rest if loop[0] != axes.row.name]
+        count = next(count for name, count in rest if name == axes.row.name)
+        return [(axes.row.name, -(-count // block)), *others, panel, (axes.row.name, block)]
     (name, size), *inner = rest
     return [(name, -(-size // block)), panel, (name, block), *inner]
 
@@ -139,6 +161,23 @@ def _cycles(traffic: TileTraffic, around: Sequence[Loop]) -> float:
         fetching = evenly + sum(at_once)
         total += (tiles - before) * (max(traffic.cycles, fetching) + OPEN * fetching)
         before = tiles
+    return total
+
+
+def _exchanged(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
+    """Cycles of all threads for what others wrote, and for what each of them fetches again."""
+    first = next((axis for axis, count in loops if count > 1), None)
+    if traffic.threads == 1 or first is None:
+        return 0.0
+    others = traffic.threads - 1
+    total = 0.0
+    for read in traffic.reads:
+        if first not in read.axes:
+            total += others * read.size_bytes * (FAR if read.packed else REMOTE)
+        elif not read.packed and first != traffic.outermost:
+            total += others / traffic.threads * read.size_bytes * REMOTE
+    if first != traffic.outermost:
+        total += others / traffic.threads * traffic.result.size_bytes * REMOTE
     return total
 
 

@@ -99,8 +99,9 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     points = prod(size for _, size in tile.sums)
     places = rows * beside
     cycles = places * vectors * tile.copies * points / tile.target.multiply_adds
-    traffic = tile_traffic(tile.workload, anchor, tile.store, axes, tile.target, places, cycles)
-    order = first if first in orders else cheapest_order(orders, traffic)
+    if first == "outside" and tile.threads > 1:
+        orders, first = {name: loops for name, loops in orders.items() if name != "inside"}, ""
+    order = first if first in orders else cheapest_order(orders, tile_traffic(tile, places, cycles))
     counts = [count for _, count in orders[order]]
     depth = default_depth(tile, vectors)
     if blocked := depth < points:

@@ -36,10 +36,7 @@ def usual_values(tile: MatrixTile) -> dict[str, Value]:
     rows, vectors = tile.cheapest()
     depth = tile.unrolls[0]
     orders = tile.loops_by_order({"rows": rows, "beside": 1, "vectors": vectors})
-    traffic = tile_traffic(
-        tile.workload, tile.anchor, tile.store, tile.axes, tile.target, rows, tile.cycles_of(rows, vectors)
-    )
-    order = cheapest_order(orders, traffic)
+    order = cheapest_order(orders, tile_traffic(tile, rows, tile.cycles_of(rows, vectors)))
     counts = [count for _, count in orders[order]]
     parallel, shares = 1, SHARES_PER_THREAD * tile.threads
     tiles = counts[0]

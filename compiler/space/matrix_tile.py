@@ -20,7 +20,7 @@ from compiler.instruction import Instruction
 from compiler.matrix_order import are_held, heights_of, matrix_order
 from compiler.scalar import loads
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
-from compiler.space.default_order import FAR
+from compiler.space.default_order import ACROSS, FAR
 from compiler.space.matrix_default import FIRST, INSIDE, MADE, usual_values
 from compiler.space.matrix_depth import blocked_matrix_steps, matrix_depths
 from compiler.space.register_tile import RegisterTile, innermost
@@ -112,7 +112,7 @@ class MatrixTile(RegisterTile):
     def _has_room(self, values: dict[str, Value]) -> bool:
         """Whether the data of a block of rows stays in the second cache, and each share of the threads has its own."""
         order, loops = str(values["order"]), self.axes.loops
-        if order == "outside" or not loops or number(values, "parallel") > 1:
+        if order == "outside" or order.startswith(ACROSS) or not loops or number(values, "parallel") > 1:
             return False
         places = number(values, "rows")
         if order.startswith("block"):

@@ -18,11 +18,11 @@ from compiler.instruction import Instruction
 from compiler.loop.ir import LoopKind
 from compiler.loop.pair import ROWS
 from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step, Tensorize
-from compiler.space.default_order import Loop, tile_loops
+from compiler.space.default_order import ACROSS, Loop, tile_loops
 from compiler.space.depth import blocked_steps, depths
 from compiler.space.last_vectors import last_folds, last_pairs
 from compiler.space.space import Knob, Value, number
-from compiler.space.structure import TileAxes, packable, tile_axes
+from compiler.space.structure import TileAxes, outermost_axis, packable, tile_axes
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -136,12 +136,17 @@ class RegisterTile:
         return tile - self.copies * (rows // ROWS) if self.pairs and vectors == self.panels else tile
 
     def _orders(self) -> tuple[Value, ...]:
-        """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them."""
-        outermost = self.axes.loops
+        """Where the loop over vector blocks stands among the others: outermost, innermost, or inside blocks of them.
+
+        Or inside blocks of the rows, where those lie furthest apart and are not outermost otherwise.
+        """
+        outermost, row = self.axes.loops, self.axes.row
         if not outermost or self._inside:
             return ("outside",)
         blocks = tuple(f"block{b}" for b in BLOCKS if b < outermost[0].size)
-        return ("outside", "inside", *blocks)
+        if row is None or row is outermost[0] or row.name != outermost_axis(self.workload, self.store):
+            return ("outside", "inside", *blocks)
+        return ("outside", "inside", *blocks, *(f"{ACROSS}{b}" for b in BLOCKS if b < row.size))
 
     def loops_by_order(self, values: dict[str, Value]) -> dict[str, list[Loop]]:
         """The loops over tiles, outermost first, under each legal value of the knob `order` beside the given ones."""
@@ -149,9 +154,10 @@ class RegisterTile:
         rows, columns = number(values, "rows"), number(values, "vectors") * self.axes.lanes
         beside = self.beside(values)
         for name in map(str, self._orders()):
-            block = int(name.removeprefix("block")) if name.startswith("block") else 0
+            kind = name.rstrip("0123456789")
+            block = int(name.removeprefix(kind) or 0)
             if self._block_fits({**values, "order": name}):
-                orders[name] = tile_loops(self.axes, rows, columns, name.rstrip("0123456789"), block, beside)
+                orders[name] = tile_loops(self.axes, rows, columns, kind, block, beside)
         return orders
 
     def legal(self, values: dict[str, Value]) -> bool:
@@ -189,10 +195,12 @@ class RegisterTile:
 
     def _block_fits(self, values: dict[str, Value]) -> bool:
         order = str(values["order"])
-        if not order.startswith("block") or self.axes.row is None or self.axes.loops[0] is not self.axes.row:
+        kind = order.rstrip("0123456789")
+        of_rows = kind == ACROSS or (kind == "block" and self.axes.loops[0] is self.axes.row)
+        if self.axes.row is None or not of_rows:
             return True
         rows = number(values, "rows")
-        return int(order.removeprefix("block")) < -(-self.axes.row.size // rows)
+        return int(order.removeprefix(kind)) < -(-self.axes.row.size // rows)
 
     def steps(self, values: dict[str, Value]) -> list[Step]:
         """The Steps for legal values of the knobs."""
@@ -235,6 +243,11 @@ class RegisterTile:
             return [panel, *rest], []
         if order == "inside":
             return [*rest, panel], []
+        if order.startswith(ACROSS) and self.axes.row is not None:
+            row = f"{self.axes.row.name}.o"
+            others = [loop for loop in rest if loop != row]
+            count = int(order.removeprefix(ACROSS))
+            return [f"{row}.o", *others, panel, f"{row}.i"], [Split(self.store.name, row, count)]
         factor = int(order.removeprefix("block"))
         if factor == 1 and len(rest) > 1:
             return [rest[0], panel, *rest[1:]], []

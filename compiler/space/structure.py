@@ -137,6 +137,12 @@ def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | Non
     return None
 
 
+def outermost_axis(workload: Workload, store: Stage) -> str:
+    """The axis along which stored elements lie furthest apart."""
+    flat = _flat_coefficients(store, workload.buffers[store.target].strides)
+    return max((a.name for a in store.axes if a.size > 1), key=lambda name: flat[name], default="")
+
+
 def step_along(workload: Workload, load: Load, name: str) -> int:
     """How many elements of its buffer a load moves on with an axis."""
     strides = workload.buffers[load.buffer].strides

@@ -17,7 +17,7 @@ def chosen(m: int, n: int, k: int) -> str:
     workload = matmul(m, n, k)
     anchor, store = workload.stages
     tile = RegisterTile(workload, anchor, store, TARGET, 1)
-    traffic = tile_traffic(workload, anchor, store, tile.axes, TARGET, 4, 6 * k)
+    traffic = tile_traffic(tile, 4, 6 * k)
     return cheapest_order(tile.loops_by_order({"rows": 4, "vectors": 3}), traffic)
 
 
