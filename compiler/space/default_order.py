@@ -33,6 +33,8 @@ REMOTE = 1 / 4
 """Cycles per byte that another core has written: 10 to 25 GB/s between two cores of a Granite Rapids."""
 COUNTED_ON = 4
 """The part of the last cache that one may count on: other cores, and what runs on them, fill the others."""
+SHARES_PER_THREAD = 4
+"""Shares of a loop that threads share out."""
 BURST = 512
 """Bytes that a run in another page costs at least."""
 LEAST_READS, LEAST_READS_ON_ONE_PIPE = 4, 2
@@ -115,7 +117,11 @@ def counted_on(target: Target) -> int:
 
 def cheapest_order(orders: Mapping[str, Sequence[Loop]], traffic: TileTraffic) -> str:
     """The name of the order, loops outermost first, that takes the least time; the first of equals."""
-    costs = {name: _cycles(traffic, loops) + _exchanged(traffic, loops) for name, loops in orders.items()}
+    whole = dict(orders.get("inside", ()))
+    costs = {
+        name: _cycles(traffic, loops) + _exchanged(traffic, loops) + _idle(traffic, loops, whole)
+        for name, loops in orders.items()
+    }
     least = min(costs.values())
     return next(name for name, cost in costs.items() if cost <= least * EQUAL)
 
@@ -179,6 +185,28 @@ def _exchanged(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
     if first != traffic.outermost:
         total += others / traffic.threads * traffic.result.size_bytes * REMOTE
     return total
+
+
+def shared_loops(loops: Sequence[Loop], threads: int) -> int:
+    """How many of the outer loops are shared out together, so that every thread gets several shares."""
+    count, shares = 1, loops[0][1]
+    while count < len(loops) and shares < SHARES_PER_THREAD * threads:
+        shares *= loops[count][1]
+        count += 1
+    return count
+
+
+def _idle(traffic: TileTraffic, loops: Sequence[Loop], whole: Mapping[str, int]) -> float:
+    """Cycles that threads wait for the one with the most tiles; `whole`: tiles along each axis."""
+    threads = traffic.threads
+    if threads == 1 or not loops:
+        return 0.0
+    (first, blocks), *inner = loops[: shared_loops(loops, threads)]
+    of_block = prod(count for axis, count in loops[1:] if axis == first)
+    others = prod(count for axis, count in inner if axis != first)
+    most = -(-blocks * others // threads) * of_block
+    tiles = prod(whole.values())
+    return traffic.cycles * tiles * max(0.0, threads * most / (whole.get(first, blocks) * others) - 1)
 
 
 def _spread(traffic: TileTraffic, read: _Access, loops: Sequence[Loop]) -> int:

@@ -19,7 +19,7 @@ from compiler.instruction import Instruction
 from compiler.scalar import FAR, loads
 from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
-from compiler.space.default_order import cheapest_order, tile_traffic
+from compiler.space.default_order import cheapest_order, shared_loops, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
 from compiler.space.down_tile import HIGHEST, cuts, down_default, shares_beside
 from compiler.space.overlap import APART, own_share, steps_apart
@@ -58,7 +58,6 @@ WIDE = (4, 3, 2)
 BEGIN = 0.5
 """Multiply-adds that take as long as beginning and ending a tile on one pipe, per step of the reduction."""
 
-SHARES_PER_THREAD = 4
 
 USUAL_HEIGHT = 16
 """Most rows of a tile that has not all of them."""
@@ -102,13 +101,9 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     if first == "outside" and tile.threads > 1:
         orders, first = {name: loops for name, loops in orders.items() if name != "inside"}, ""
     order = first if first in orders else cheapest_order(orders, tile_traffic(tile, places, cycles))
-    counts = [count for _, count in orders[order]]
-    depth = default_depth(tile, vectors)
-    if blocked := depth < points:
-        order = "outside"
-    parallel, shares = 1, SHARES_PER_THREAD * tile.threads
-    while parallel < len(counts) and (blocked or prod(counts[:parallel]) < shares):
-        parallel += 1
+    parallel, depth = shared_loops(orders[order], tile.threads), default_depth(tile, vectors)
+    if depth < points:
+        order, parallel = "outside", len(orders[order])
     unroll = (
         _unroll(tile, places, vectors, streams=streams)
         if tile.dot is None

@@ -13,8 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from compiler.space import matrix_depth
-from compiler.space.default_order import Loop, cheapest_order, tile_traffic
-from compiler.space.default_tile import SHARES_PER_THREAD
+from compiler.space.default_order import Loop, cheapest_order, shared_loops, tile_traffic
 from compiler.space.depth import block
 from compiler.space.space import Value, number
 
@@ -37,19 +36,13 @@ def usual_values(tile: MatrixTile) -> dict[str, Value]:
     depth = tile.unrolls[0]
     orders = tile.loops_by_order({"rows": rows, "beside": 1, "vectors": vectors})
     order = cheapest_order(orders, tile_traffic(tile, rows, tile.cycles_of(rows, vectors)))
-    counts = [count for _, count in orders[order]]
-    parallel, shares = 1, SHARES_PER_THREAD * tile.threads
-    tiles = counts[0]
-    while parallel < len(counts) and tiles < shares:
-        tiles *= counts[parallel]
-        parallel += 1
     values: dict[str, Value] = {
         "rows": rows,
         "vectors": vectors,
         "order": order,
         "reduce": tile.blocks_first,
         "unroll": depth,
-        "parallel": parallel,
+        "parallel": shared_loops(orders[order], tile.threads),
         "depth": tile.depths[-1],
         MADE: FIRST,
     }
