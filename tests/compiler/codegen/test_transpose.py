@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,16 @@ def test_a_block_has_whole_lines_where_vectors_are_shorter(rows: int, columns: i
     operands = random_operands(workload)
     got = run_native(workload, space.schedule(space.default), operands, target=v3)
     np.testing.assert_array_equal(got, operands["x0"].T)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(768, 512), (600, 1000), (3000, 70)])
+def test_blocks_follow_the_lines_that_they_read_where_data_is_far(rows: int, columns: int) -> None:
+    workload, target = transpose(rows, columns), replace(native_target(), l2_bytes=256 << 10)
+    near, far = transpose(96, 96), build_space(workload, target, 1)
+    assert build_space(near, target, 1).values(build_space(near, target, 1).default)["blocks"] == 1
+    assert int(str(far.values(far.default)["blocks"])) > 1
+    operands = random_operands(workload)
+    for threads in (1, 2):
+        space = build_space(workload, target, threads)
+        got = run_native(workload, space.schedule(space.default), operands, threads)
+        np.testing.assert_array_equal(got, operands["x0"].T)
