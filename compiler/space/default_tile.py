@@ -99,6 +99,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     places = rows * beside
     cycles = places * vectors * tile.copies * points / tile.target.multiply_adds
     if first == "outside" and tile.threads > 1:
+        # Panel by panel as well, but inside blocks of rows, where that leaves more of the data to who stored it.
         orders, first = {name: loops for name, loops in orders.items() if name != "inside"}, ""
     order = first if first in orders else cheapest_order(orders, tile_traffic(tile, places, cycles))
     parallel, depth = shared_loops(orders[order], tile.threads), default_depth(tile, vectors)

@@ -61,7 +61,7 @@ class VectorMap:
         def build(values: dict[str, Value]) -> Schedule:
             return Schedule(tuple(_steps(stage.name, axes, across, values)))
 
-        return SearchSpace(tuple(knobs), tuple(default), lambda values: True, build)
+        return SearchSpace(tuple(knobs), tuple(default), _is_legal, build)
 
 
 def map_steps(workload: Workload, stage: Stage, target: Target, threads: int) -> list[Step]:
@@ -127,6 +127,11 @@ def _columns(stage: Stage, axes: TileAxes, across: str, target: Target) -> tuple
     of_line = LINE_BYTES // stage.dtype.size_bytes
     longer = target.vector_bytes < LINE_BYTES and of_line <= min(LARGEST // axes.lanes, _size(stage, across))
     return (1, axes.lanes, of_line) if longer else (1, axes.lanes)
+
+
+def _is_legal(values: dict[str, Value]) -> bool:
+    """What is not transposed has no blocks."""
+    return number(values, "columns", 2) > 1 or number(values, "blocks", 1) == 1
 
 
 def _blocks(stage: Stage, across: str, columns: int) -> tuple[int, ...]:
