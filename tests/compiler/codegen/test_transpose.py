@@ -12,6 +12,7 @@ from compiler.index import Index
 from compiler.pipeline import build_nest
 from compiler.scalar import Bound, Const, Guard, Load
 from compiler.space.rules import build_space
+from compiler.space.space import number
 from compiler.target import LINE_BYTES, PRESETS, native_target
 from tests.compiler.execute import run_native
 from tests.compiler.workloads import mapped, operand, random_operands, transpose
@@ -68,11 +69,18 @@ def test_a_block_has_whole_lines_where_vectors_are_shorter(rows: int, columns: i
 @pytest.mark.parametrize(("rows", "columns"), [(768, 512), (600, 1000), (3000, 70)])
 def test_blocks_follow_the_lines_that_they_read_where_data_is_far(rows: int, columns: int) -> None:
     workload, target = transpose(rows, columns), replace(native_target(), l2_bytes=256 << 10)
-    near, far = transpose(96, 96), build_space(workload, target, 1)
-    assert build_space(near, target, 1).values(build_space(near, target, 1).default)["blocks"] == 1
-    assert int(str(far.values(far.default)["blocks"])) > 1
+    near, far = (build_space(w, target, 1) for w in (transpose(96, 96), workload))
+    assert near.values(near.default)["blocks"] == 1
+    assert number(far.values(far.default), "blocks") > 1
     operands = random_operands(workload)
     for threads in (1, 2):
         space = build_space(workload, target, threads)
         got = run_native(workload, space.schedule(space.default), operands, threads)
         np.testing.assert_array_equal(got, operands["x0"].T)
+
+
+def test_what_is_not_transposed_has_no_blocks() -> None:
+    space = build_space(transpose(768, 512), native_target(), 1)
+    tried = [space.values(a) for a in space.enumerate(100)]
+    assert {v["blocks"] for v in tried if v["columns"] == 1} == {1}
+    assert {v["blocks"] for v in tried if v["columns"] != 1} > {1}
