@@ -10,6 +10,15 @@
 The second reads from registers, and its instructions fill what the first one leaves free. Only innermost loops are
 merged, and only those that share vectors: others would compete for registers and caches, and one that reads a single
 number, as the sum of a row, would wait for it in each iteration.
+
+Two sums of the same vectors become one loop likewise: what ends the first is done after it.
+
+    for v in 0..9: s[lane] = s[lane] + x[32 v + lane]
+    mean = sum of s
+    for v in 0..9: m[lane] = max(m[lane], x[32 v + lane])
+    →  for v in 0..9: s[lane] = s[lane] + x[32 v + lane]
+                      m[lane] = max(m[lane], x[32 v + lane])
+       mean = sum of s
 """
 
 from __future__ import annotations
@@ -56,14 +65,17 @@ def _merge(stmt: Stmt) -> Stmt:
         return merged
     statements, place = list(merged.statements), 0
     while place < len(statements):
-        found = _second(statements, place)
-        if found is None:
+        if (found := _second(statements, place)) is not None:
+            before, after = statements[place + 1 : found], statements[:0]
+        elif (shared := _sharer(statements, place)) is not None:
+            found, before, after = shared
+        else:
             place += 1
             continue
-        first, between, second = statements[place], statements[place + 1 : found], statements[found]
+        first, second = statements[place], statements[found]
         assert isinstance(first, For)
         assert isinstance(second, For)
-        statements[place : found + 1] = [*between, _merge(_one(first, second))]
+        statements[place : found + 1] = [*before, _merge(_one(first, second)), *after]
     return merged if len(statements) == len(merged.statements) else block(*statements)
 
 
@@ -126,6 +138,60 @@ def _may_merge(first: Stmt, own: _Touched, second: Stmt, other: _Touched) -> boo
         if len(found) != 1 or None in found:
             return False
     return True
+
+
+def _sharer(statements: list[Stmt], place: int) -> tuple[int, list[Stmt], list[Stmt]] | None:
+    """The place of a sum of the same vectors, and what stands between: what is done before both, and after both."""
+    first = statements[place]
+    if not _is_serial(first) or not _vectors(first):
+        return None
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    waiting = _touched(first)
+    for later in range(place + 1, len(statements)):
+        stmt = statements[later]
+        own = _touched(stmt)
+        if not _disturbs(waiting, own):
+            if _is_serial(stmt) and _shares(first, stmt) and _is_use(first, stmt):
+                return later, before, after
+            before.append(stmt)
+        else:
+            after.append(stmt)
+            waiting = _Touched(waiting.read | own.read, waiting.written | own.written)
+    return None
+
+
+def _disturbs(one: _Touched, other: _Touched) -> bool:
+    """Whether it matters which of them is done first."""
+    return bool(one.written & (other.read | other.written) or other.written & one.read)
+
+
+def _shares(first: Stmt, second: Stmt) -> bool:
+    """Whether two sums, neither of which has a tile of its own, are of the same vectors."""
+    if not isinstance(first, For) or not isinstance(second, For) or first.extent != second.extent:
+        return False
+    if any(isinstance(s, For) and s.kind is LoopKind.UNROLLED for s in walk_statements(block(first, second))):
+        return False
+    return not _vectors(first).isdisjoint(_vectors(second))
+
+
+def _vectors(loop: Stmt) -> set[Load]:
+    """What a sum of vectors reads in each iteration, in terms of the depth of its loops; nothing of other loops."""
+    inner = [s for s in walk_statements(loop) if isinstance(s, For)]
+    names = {s.var: Index.of(f"loop{depth}") for depth, s in enumerate(inner)}
+    lanes = {s.var for s in inner if s.kind is LoopKind.VECTOR}
+    found: set[Load] = set()
+    for stmt in walk_statements(loop):
+        if isinstance(stmt, Store):
+            read = set(loads(stmt.value))
+            if not any(load.buffer == stmt.buffer for load in read):
+                return set()
+            found |= {
+                Load(load.buffer, tuple(index.substitute(names) for index in load.indices))
+                for load in read
+                if load.buffer != stmt.buffer and any(index.names() & lanes for index in load.indices)
+            }
+    return found
 
 
 def _slices(loop: For, buffer: str) -> Slice | None:

@@ -72,9 +72,23 @@ def _weave(stmt: Stmt) -> Stmt:
     if isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and isinstance(stmt.body, Block):
         stages = [_stage(stmt.var, part) for part in stmt.body.statements]
         known = [stage for stage in stages if stage is not None]
-        if len(known) == len(stages) and _alike(known) and _apart(known):
-            return replace(stmt, body=_woven(stmt.var, known, stmt.body))
+        if len(known) == len(stages) and (body := _in_runs(stmt.var, known, stmt.body)) is not stmt.body:
+            return replace(stmt, body=body)
     return with_parts(stmt, _weave)
+
+
+def _in_runs(turn: str, stages: Sequence[_Stage], body: Block) -> Stmt:
+    """Neighbouring stages that are alike woven, the longest runs of them first from the front."""
+    made: list[Stmt] = []
+    first = 0
+    while first < len(stages):
+        last = first + 1
+        while last < len(stages) and _alike(run := stages[first : last + 1]) and _apart(run):
+            last += 1
+        parts = body.statements[first:last]
+        made.append(_woven(turn, stages[first:last], block(*parts)) if last > first + 1 else parts[0])
+        first = last
+    return body if len(made) == len(stages) else block(*made)
 
 
 def _stage(turn: str, stmt: Stmt) -> _Stage | None:

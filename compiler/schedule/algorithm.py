@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from compiler.errors import ScheduleError
 from compiler.schedule.apart import apart
 from compiler.schedule.copied_data import copied_data
+from compiler.schedule.moments import moments
 from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
 from compiler.schedule.parts import parts
@@ -35,6 +36,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "apart": apart,
     "padded": padded,
     "separated": separated,
+    "moments": moments,
 }
 
 

@@ -9,7 +9,7 @@ from math import prod
 
 from compiler.loop.ir import LoopKind
 from compiler.scalar import Apply, Load, walk
-from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
 from compiler.space.row_structure import RowAxes, contiguous_axis, summed_axis
 from compiler.space.share import share
 from compiler.symbol import Axis, divides
@@ -56,11 +56,13 @@ class RowChoices:
 
 
 class RowPlan:
-    """Schedules of one Workload whose stages share rows; `widest`: lanes of the target."""
+    """Schedules of one Workload whose stages share rows; `widest`: lanes of the target, `algorithm`: what made it."""
 
-    def __init__(self, workload: Workload, axes: RowAxes, widest: int) -> None:
+    def __init__(
+        self, workload: Workload, axes: RowAxes, widest: int, algorithm: Algorithm | None = None
+    ) -> None:
         """Look at the stages."""
-        self.workload, self.axes = workload, axes
+        self.workload, self.axes, self.algorithm = workload, axes, algorithm
         self.last = workload.stages[-1]
         size = axes.vector.size if axes.vector is not None else 1
         self.lanes = 1
@@ -146,7 +148,8 @@ class RowPlan:
     def steps(self, choices: RowChoices) -> list[Step]:
         """The whole schedule."""
         gone = [*self.inlined, *self.repeated(choices)]
-        steps: list[Step] = [Inline(s.name) for s in gone]
+        steps: list[Step] = [self.algorithm] if self.algorithm is not None else []
+        steps += [Inline(s.name) for s in gone]
         loop, own = self._last_steps(choices)
         steps += own
         for stage in reversed(self.workload.stages[:-1]):

@@ -12,11 +12,13 @@ from __future__ import annotations
 from math import prod
 
 from compiler.errors import ScheduleError
+from compiler.schedule.moments import LEAST, find_moments, moments
 from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Algorithm
 from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
 from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices, RowPlan
-from compiler.space.row_structure import reads_columns, row_axes
+from compiler.space.row_structure import reads_columns, row_axes, summed_axis
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.target import Target
 from compiler.workload.ir import Workload
@@ -25,9 +27,12 @@ CHOICES = (1, 2, 4, 8)
 SWEEPS = (1, 4, 8, 16, 32, 64)
 STREAMS = (32, 128)
 TOGETHER, APART = "together", "apart"
+DIRECT, MOMENTS = "direct", "moments"
 WORTH_A_BARRIER = 1 << 14
 """Elements per thread from which on it pays to wait for the others between the stages."""
 SHARES_PER_THREAD = 4
+LONG_MOMENTS = 64
+"""Vectors of a row from which on reading it once less is worth a sum of its first eighth."""
 SHORTEST_ROW, LONG_ROW = 6, 512
 """Vectors of a row: up to the first many rows are taken at a time, above the second only one (SHORT_ROW: between)."""
 ROWS_UNDER_WAY = 6
@@ -62,7 +67,8 @@ class Rows:
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: block, sweep, accumulators, unroll, parallel; maps (which are repeated) where several stages read one.
 
-        With several threads also phases: a row's stages together, or apart on all threads.
+        Where there are a mean and a variance also algorithm: the definition, or both in one pass; with several threads
+        phases: a row's stages together, or apart on all threads.
         """
         axes = row_axes(workload)
         if axes is None:
@@ -70,11 +76,14 @@ class Rows:
             raise ScheduleError(msg)
         size_bytes = workload.buffers[workload.stages[-1].target].dtype.size_bytes
         plan = RowPlan(workload, axes, target.lanes(size_bytes))
+        plans = {DIRECT: plan}
+        if (one_pass := _moments(plan)) is not None:
+            plans[MOMENTS] = one_pass
 
         def legal(values: dict[str, Value]) -> bool:
-            choices = _choices(values)
+            choices, plan = _choices(values), plans[str(values.get("algorithm", DIRECT))]
             if values.get("phases") == APART:
-                return True
+                return plan.algorithm is None
             fits = plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
             streams = plan.axes.along_rows and choices.block > IN_REGISTERS
             rows = 1 if plan.in_turn(choices) else choices.block
@@ -90,11 +99,18 @@ class Rows:
             if not legal(values):
                 msg = f"the knobs {values} do not fit the target; choose legal ones"
                 raise ScheduleError(msg)
+            plan = plans[str(values.get("algorithm", DIRECT))]
             made = RowPhases(plan, threads) if values.get("phases") == APART else plan
             return Schedule(tuple(made.steps(_choices(values))))
 
         knobs = _knobs(plan, threads)
         wanted = _defaults(plan, target, threads)
+        if one_pass is not None:
+            knobs = (Knob("algorithm", tuple(plans)), *knobs)
+            wanted["algorithm"] = DIRECT
+            long = plan.row_vectors >= LONG_MOMENTS and not plan.axes.along_rows
+            if long and wanted["phases"] == TOGETHER:
+                wanted |= {"algorithm": MOMENTS, "block": 1}
         default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
         kept = {k.name: k.choices[i] for k, i in zip(knobs, default, strict=True)}
         if not legal(kept):
@@ -117,6 +133,23 @@ def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
     if threads > 1:
         knobs.append(Knob("phases", (TOGETHER, APART)))
     return tuple(knobs)
+
+
+def _moments(plan: RowPlan) -> RowPlan | None:
+    """With mean and variance in one pass, where there are both."""
+    found = find_moments(plan.workload)
+    if found is None:
+        return None
+    axes = found.total.reduce_axes
+    along = next((a for a in axes if a.size >= LEAST), max(axes, key=lambda a: a.size))
+    count = -(-along.size // LEAST)
+    if along is summed_axis(found.total, plan.workload):
+        unit = plan.lanes * TILE if along.size >= LEAST * plan.lanes else plan.lanes
+        count = min(along.size, -(-count // unit) * unit)
+    step = Algorithm("moments", (axes.index(along), count))
+    made = moments(plan.workload, step.parameters)
+    shared = row_axes(made)
+    return None if shared is None else RowPlan(made, shared, plan.lanes, step)
 
 
 def _choices(values: dict[str, Value]) -> RowChoices:

@@ -67,7 +67,7 @@ def summed(read: Index, buffer: str = "t", size: int = 4) -> For:
 
 
 def nest(*statements: Stmt) -> LoopNest:
-    sizes = {"x": 40, "t": 40, "s": LANES}
+    sizes = {"x": 40, "t": 40, "s": LANES, "m": LANES}
     buffers = tuple(Buffer(n, (size,), DType.F32, "local") for n, size in sizes.items())
     return LoopNest("nest", buffers, block(*statements))
 
@@ -106,6 +106,46 @@ def test_a_loop_that_reads_what_the_one_before_stored_joins_it() -> None:
     ],
 )
 def test_others_stay_apart(statements: tuple[Stmt, ...]) -> None:
+    given = nest(*statements)
+    assert merge(given) is given
+
+
+def largest(loop: str, *, size: int = 4, kind: LoopKind = LoopKind.VECTOR) -> For:
+    """Of what `summed` adds up."""
+    found = apply("max", Load("m", at("l")), Load("x", (Index.of(loop) * LANES + "l",)))
+    return over(loop, For("l", Extent(LANES), kind, store("m", "l", found)), size=size)
+
+
+SUM = summed(place("w", "j"), buffer="x")
+ENDED = vector("z", store("t", "z", Load("s", at("z"))))
+BEGUN = vector("z", store("m", "z", Const(0.0)))
+
+
+def test_sums_of_the_same_vectors_are_one_loop() -> None:
+    """What ends the first is done after both, what begins the second before both."""
+    merged = merge(nest(SUM, ENDED, BEGUN, largest("v"), CLEARED))
+    assert isinstance(merged.body, Block)
+    begun, both, ended, cleared = merged.body.statements
+    assert (begun, ended, cleared) == (BEGUN, ENDED, CLEARED)
+    assert [s.buffer for s in walk_statements(both) if isinstance(s, Store)] == ["s", "m"]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param((SUM, largest("v", size=3)), id="another extent"),
+        pytest.param((SUM, largest("v", kind=LoopKind.UNROLLED)), id="a tile"),
+        pytest.param((summed(place("w", "j", 1), buffer="x"), largest("v")), id="other vectors"),
+        pytest.param(
+            (SUM, ENDED, vector("z", store("m", "z", Load("t", at("z")))), largest("v")),
+            id="the second begins with what the first made",
+        ),
+        pytest.param(
+            (over("v", vector("j", store("s", "j", Load("x", at("j"))))), largest("v")), id="no sum"
+        ),
+    ],
+)
+def test_other_sums_stay_apart(statements: tuple[Stmt, ...]) -> None:
     given = nest(*statements)
     assert merge(given) is given
 

@@ -53,7 +53,7 @@ def store(place: Load, value: Expr) -> Store:
     return Store(place.buffer, place.indices, value)
 
 
-def summed(row: str, total: str, value: Expr) -> tuple[Stmt, Stmt]:
+def summed(row: str, total: str, value: Expr) -> tuple[Store, For]:
     place = at(total, row)
     return store(place, Const(0.0)), over(f"j{row}", store(place, apply("add", place, value)))
 
@@ -143,6 +143,17 @@ def turns(*parts: Stmt) -> LoopNest:
         named = Let(f"s{late}", place, ROWS, body)
         found.append(If(Bound(place, 0, ROWS), named, Block(())))
     return nest(over("t", *found, size=ROWS + len(parts) - 1))
+
+
+def test_stages_beside_one_of_another_length_are_woven() -> None:
+    first, *rest = stages()
+    zero, loop = summed("a", "m", at("x", "a", "ja"))
+    few = replace(first, body=block(zero, replace(loop, extent=Extent(3))))
+    given = software_pipeline(nest(few, *rest))
+    made = weave(given)
+    assert inner(woven(made).then) == ["jb"]
+    assert inner(made.body) == [*inner(given.body)[:2], "jb", "jb", "jc"]
+    np.testing.assert_array_equal(result(made), result(given))
 
 
 READ = over("j", store(at("y", "s0", "j"), at("x", "s0", "j")))
