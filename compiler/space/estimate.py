@@ -45,12 +45,13 @@ def _at_once(stage: Stage, target: Target) -> float:
     """Points of a stage that one cycle computes.
 
     A transform, which multiplies by entries of matrices, has no more lanes in use than it has channels. Others share
-    the last vector where it is half full at most (compiler/space/last_vectors.py).
+    the last vector where it is half full at most (compiler/space/last_vectors.py); else some of its lanes are idle.
     """
     lanes, wide = target.lanes(stage.dtype.size_bytes), stage.axes[-1].size
-    transforms = any(isinstance(e, Pick) for e in walk(stage.body))
-    idle = wide < lanes if transforms else lanes // 2 < wide < lanes
-    return (wide if idle else lanes) * target.multiply_adds
+    if any(isinstance(e, Pick) for e in walk(stage.body)):
+        return min(wide, lanes) * target.multiply_adds
+    idle = -wide % lanes
+    return lanes * wide / (wide + (idle if idle < lanes // 2 else 0)) * target.multiply_adds
 
 
 def _kept(stage: Stage) -> float:

@@ -35,6 +35,8 @@ LINE = 2.5
 in the core, 2.9 in kernels."""
 NEAR_LINE = 1.0
 """The same of one that comes from the first cache."""
+LEAST = 9.0
+"""Cycles for a product of small matrices, measured there; of others as many as the larger operand has rows."""
 EDGES = 1.05
 """What other tiles for the last rows cost: ones of 28 and 28 rows took a tenth less than ones of 32 and 24."""
 HANDED_OVER = 4.0
@@ -131,7 +133,7 @@ class MatrixTile(RegisterTile):
 
     def cycles_of(self, rows: int, vectors: int) -> float:
         """What the products of one tile take."""
-        return float(self._pairs * self.unrolls[0] * self._steps * self._high(rows) * vectors)
+        return self._pairs * self._steps * vectors * self._filled(rows)
 
     @property
     def rows_in_all(self) -> int:
@@ -237,9 +239,9 @@ class MatrixTile(RegisterTile):
         """Products of each operand of a tile with another, of which some are shared."""
         return prod(size for name, size in self.sums if name in self._sharing)
 
-    def _high(self, rows: int) -> int:
-        """Matrices below each other."""
-        return -(-rows // self.entry.rows)
+    def _filled(self, rows: int) -> float:
+        """Cycles of an operand's products with the matrices below each other: one for each row of the larger side."""
+        return sum(max(h, self.unrolls[0], LEAST) for h in heights_of(rows, self.entry.rows))
 
     def _are_held(self, rows: int, vectors: int) -> bool:
         """Whether the registers hold a tile of sums, and some operands."""
@@ -293,7 +295,7 @@ class MatrixTile(RegisterTile):
         panel = self.products * wide * LINE_BYTES // self.entry.group * self._distinct
         again = panel <= self.target.l1_bytes // 2 and self.rows_in_all > rows
         return max(
-            self._pairs * len(heights) * wide * depth, near * left + (NEAR_LINE if again else LINE) * right
+            self._pairs * wide * self._filled(rows), near * left + (NEAR_LINE if again else LINE) * right
         )
 
     def _near(self, rows: int) -> float:
