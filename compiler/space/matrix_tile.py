@@ -267,11 +267,11 @@ class MatrixTile(RegisterTile):
         """Which operand of each side a pair multiplies."""
         return tuple(((self._pairs - 1 - pair) // 2, pair // 2) for pair in range(self._pairs))
 
-    def _cost(self, tile: tuple[int, int]) -> tuple[float, int]:
+    def _cost(self, tile: tuple[int, int]) -> tuple[float, bool, int]:
         """Cycles of one step of the reduction in all tiles.
 
         Constants that are far come once for all tiles below each other: behind the products where there is one, and
-        else before those of the others. Of equals larger ones come first.
+        else before those of the others. Of equals those that cut the columns evenly, then larger ones come first.
         """
         rows, vectors = tile
         size, depth = 1 if self.axes.row is None else self.axes.row.size, self.unrolls[0]
@@ -282,7 +282,7 @@ class MatrixTile(RegisterTile):
             far = FAR * self._distinct * wide * depth * LINE_BYTES if self._constants_are_far else 0.0
             each = sum(count * self._step(high, wide, near) for high, count in heights)
             cost += columns * (max(each, far) if rows >= size else each + far)
-        return cost * (EDGES if size % rows else 1.0), -rows * vectors
+        return cost * (EDGES if size % rows else 1.0), self.panels % vectors > 0, -rows * vectors
 
     def _step(self, rows: int, wide: int, near: float) -> float:
         """Cycles of one tile: products, or the loads of operands; `near`: those of a row of the data.
