@@ -17,6 +17,7 @@ computations, IEEE ARITH 2019.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from compiler.dtype import DType
@@ -27,8 +28,9 @@ from compiler.packing import LARGEST, Parts
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
 from compiler.schedule.contraction import find_contraction, fits, group_axis
 from compiler.schedule.copied_data import BUFFER, LINES, Copying
-from compiler.schedule.joined import join
+from compiler.schedule.joined import Joined, join
 from compiler.schedule.lines import in_lines
+from compiler.schedule.patches import Patches, patches
 from compiler.schedule.planes import in_planes
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Workload
@@ -37,6 +39,10 @@ COUNT, PRODUCTS = 2, 3
 """Parts of a number, and products of parts for one of two numbers. Neighbouring ones have a part in common."""
 JOINED = 2
 """A form besides LINES: a window's places and channels are one sum."""
+PATCHES = 3
+"""Another form: windows beside each other are copied one after the other, and each is one sum."""
+SUMMED: Mapping[int, Callable[[Workload], Joined | Patches]] = {JOINED: join, PATCHES: patches}
+"""Forms that make one sum of several, and how."""
 PART, PAIR, BLOCK = "part", "pair", "block"
 """Names of the axes over the parts of the data, over the products, and over blocks of the sum."""
 
@@ -45,14 +51,15 @@ def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     """The rewritten Workload.
 
     `parameters`: (elements of a block of the sum, which is filled up to whole ones,), or that and a form: LINES, where
-    all lines of windows are one (compiler/schedule/lines.py), or JOINED, where the places of a window and their
-    channels are (compiler/schedule/joined.py).
+    all lines of windows are one (compiler/schedule/lines.py), JOINED, where the places of a window and their channels
+    are (compiler/schedule/joined.py), or PATCHES, where all of a window is (compiler/schedule/patches.py).
     """
-    if len(parameters) not in (1, 2) or parameters[0] < 1 or parameters[1:] not in ((), (LINES,), (JOINED,)):
-        msg = f"parts needs the length of blocks, and perhaps a form of {LINES} or {JOINED}, not {parameters}"
+    forms = ((), (LINES,), *((form,) for form in SUMMED))
+    if len(parameters) not in (1, 2) or parameters[0] < 1 or parameters[1:] not in forms:
+        msg = f"parts needs the length of blocks, and perhaps a form of {forms[1:]}, not {parameters}"
         raise ScheduleError(msg)
-    if JOINED in parameters[1:]:
-        line = join(workload)
+    if parameters[1:] and parameters[1] in SUMMED:
+        line = SUMMED[parameters[1]](workload)
         return line.apart(_parts(line.workload, parameters[0]))
     made = _parts(workload, parameters[0])
     return in_lines(in_planes(made)) if LINES in parameters[1:] else made

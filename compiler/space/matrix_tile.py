@@ -50,11 +50,13 @@ class Factors:
     Attributes:
         sharing: a reduction axis whose places have operands in common: all of them are in the body.
         row_bytes: of the data of a row, where it can be made for a block of rows; 0 where it is made before.
+        near: whether all of the data stays in the second cache.
         summed: a reduction axis that may be cut into blocks.
     """
 
     sharing: str = ""
     row_bytes: int = 0
+    near: bool = False
     summed: str = ""
 
 
@@ -76,7 +78,7 @@ class MatrixTile(RegisterTile):
         self.entry, self.along = dot
         known = factors or Factors()
         self._sharing, self.row_bytes = [known.sharing] if known.sharing else [], known.row_bytes
-        self._summed = known.summed
+        self._summed, self._data_is_near = known.summed, known.near
         in_blocks = known.summed and self.is_far and self._constants_are_far
         self.depths = matrix_depths(self, known.summed) if in_blocks else (self.products,)
 
@@ -270,16 +272,16 @@ class MatrixTile(RegisterTile):
     def _cost(self, tile: tuple[int, int]) -> tuple[float, bool, int]:
         """Cycles of one step of the reduction in all tiles.
 
-        Constants that are far come once for all tiles below each other: behind the products where there is one, and
-        else before those of the others. Of equals those that cut the columns evenly, then larger ones come first.
+        Constants that are far come once for all tiles below each other, on all lines where what these read is near:
+        behind the products where there is one, and else before those of the others. Of equals those that cut the columns evenly, then larger ones come first.
         """
         rows, vectors = tile
         size, depth = 1 if self.axes.row is None else self.axes.row.size, self.unrolls[0]
         heights, widths = _tiles_along(size, rows), _tiles_along(self.panels, vectors)
-        near = self._near(rows)
+        near, lines = self._near(rows), self.rows_in_all // size if self._data_is_near else 1
         cost = 0.0
         for wide, columns in widths:
-            far = FAR * self._distinct * wide * depth * LINE_BYTES if self._constants_are_far else 0.0
+            far = FAR * self._distinct * wide * depth * LINE_BYTES / lines if self._constants_are_far else 0.0
             each = sum(count * self._step(high, wide, near) for high, count in heights)
             cost += columns * (max(each, far) if rows >= size else each + far)
         return cost * (EDGES if size % rows else 1.0), self.panels % vectors > 0, -rows * vectors
