@@ -273,7 +273,8 @@ class MatrixTile(RegisterTile):
         """Cycles of one step of the reduction in all tiles.
 
         Constants that are far come once for all tiles below each other, on all lines where what these read is near:
-        behind the products where there is one, and else before those of the others. Of equals those that cut the columns evenly, then larger ones come first.
+        behind the products where there is one, and else before those of the others. Of equals those that cut the
+        columns evenly, then larger ones come first.
         """
         rows, vectors = tile
         size, depth = 1 if self.axes.row is None else self.axes.row.size, self.unrolls[0]

@@ -71,6 +71,17 @@ def padded_convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1
     return anchored((out, out, oc), (kernel, kernel, ic), "sum", body, operands)
 
 
+def embedding(size: int, ic: int, oc: int, kernel: int) -> Workload:
+    """Channels first, windows side by side, as of an image cut into patches; the result channels last."""
+    rows = [Index.of(f"s{d}") * kernel + f"r{d + 1}" for d in range(2)]
+    body = apply("mul", Load("x0", (Index.of("r0"), *rows)), Load("c0", at("s2", "r0", "r1", "r2")))
+    operands = (
+        operand("x0", ic, size * kernel, size * kernel),
+        operand("c0", oc, ic, kernel, kernel, constant=True),
+    )
+    return anchored((size, size, oc), (ic, kernel, kernel), "sum", body, operands)
+
+
 def padded_line(size: int, ic: int, oc: int, taps: int, along: int) -> Workload:
     """Channels-last, a window along one of two dimensions, with zeros in front of it and behind."""
     place = [Index.of("s0"), Index.of("s1")]

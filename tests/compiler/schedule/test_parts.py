@@ -19,7 +19,7 @@ from compiler.pipeline import build_kernel
 from compiler.scalar import Load, apply
 from compiler.schedule.contraction import find_contraction, group_axis
 from compiler.schedule.copied_data import LINES
-from compiler.schedule.parts import JOINED, parts
+from compiler.schedule.parts import JOINED, PATCHES, parts
 from compiler.schedule.schedule import Schedule
 from compiler.space.part_phases import ERROR, part_phases
 from compiler.space.rules import build_space
@@ -31,11 +31,13 @@ from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import (
     at,
     convolution,
+    embedding,
     mapped,
     matmul,
     operand,
     padded_convolution,
     random_operands,
+    windowed,
     with_second_output,
 )
 
@@ -57,6 +59,10 @@ FORMS: dict[str, tuple[Workload, tuple[int, ...]]] = {
     "few channels": (convolution(6, 3, 9, 3), (JOINED,)),
     "few channels with padding": (padded_convolution(11, 3, 17, 5, 2), (JOINED,)),
     "more channels than a matrix is deep, joined": (padded_convolution(4, 23, 9, 3), (JOINED,)),
+    "patches": (embedding(6, 3, 17, 4), (PATCHES,)),
+    "patches of no power of two": (embedding(5, 3, 9, 7), (PATCHES,)),
+    "patches, channels last": (convolution(5, 6, 20, 2, 2), (PATCHES,)),
+    "patches with gaps, in three dimensions": (windowed((3, 4, 5), 3, 9, (2, 1, 2), stride=3), (PATCHES,)),
 }
 """Workloads, and the form of their parts."""
 AVAILABLE = INSTRUCTIONS["tdpbf16ps"].runs_on(native_target())
@@ -124,9 +130,17 @@ def test_the_form_follows_the_shape() -> None:
         "few channels": part_phases(padded_convolution(112, 3, 64, 7, 2), WITH_MATRICES),
         "few places": part_phases(padded_convolution(7, 256, 256, 3), WITH_MATRICES),
         "neither": part_phases(padded_convolution(32, 64, 64, 3), WITH_MATRICES),
+        "patches": part_phases(embedding(32, 3, 192, 8), WITH_MATRICES),
+        "patches of few elements": part_phases(embedding(56, 3, 96, 4), WITH_MATRICES),
     }
     forms = {name: None if phases is None else phases.form for name, phases in chosen.items()}
-    assert forms == {"few channels": (JOINED,), "few places": (LINES,), "neither": ()}
+    assert forms == {
+        "few channels": (JOINED,),
+        "few places": (LINES,),
+        "neither": (),
+        "patches": (PATCHES,),
+        "patches of few elements": (PATCHES,),
+    }
 
 
 def test_forms_that_do_not_apply_are_refused() -> None:
@@ -134,6 +148,9 @@ def test_forms_that_do_not_apply_are_refused() -> None:
         parts(matmul(8, 16, 32), (32, LINES))
     with pytest.raises(ScheduleError, match="no window whose places lie one after the other"):
         parts(matmul(8, 16, 32), (32, JOINED))
+    for other in (matmul(8, 16, 32), convolution(5, 8, 9, 3), padded_convolution(8, 4, 9, 2, 2)):
+        with pytest.raises(ScheduleError, match="no windows that lie side by side"):
+            parts(other, (32, PATCHES))
     with pytest.raises(ScheduleError, match="a form of"):
         parts(matmul(8, 16, 32), (32, 7))
 
