@@ -72,23 +72,25 @@ def _weave(stmt: Stmt) -> Stmt:
     if isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and isinstance(stmt.body, Block):
         stages = [_stage(stmt.var, part) for part in stmt.body.statements]
         known = [stage for stage in stages if stage is not None]
-        if len(known) == len(stages) and (body := _in_runs(stmt.var, known, stmt.body)) is not stmt.body:
+        if len(known) == len(stages) and (body := _last_woven(stmt.var, known, stmt.body)) is not None:
             return replace(stmt, body=body)
     return with_parts(stmt, _weave)
 
 
-def _in_runs(turn: str, stages: Sequence[_Stage], body: Block) -> Stmt:
-    """Neighbouring stages that are alike woven, the longest runs of them first from the front."""
-    made: list[Stmt] = []
-    first = 0
-    while first < len(stages):
-        last = first + 1
-        while last < len(stages) and _alike(run := stages[first : last + 1]) and _apart(run):
-            last += 1
-        parts = body.statements[first:last]
-        made.append(_woven(turn, stages[first:last], block(*parts)) if last > first + 1 else parts[0])
-        first = last
-    return body if len(made) == len(stages) else block(*made)
+def _last_woven(turn: str, stages: Sequence[_Stage], body: Block) -> Stmt | None:
+    """The turn with all stages woven, or those behind the ones of another length; None where there are none."""
+    for first in range(len(stages) - 1):
+        run = stages[first:]
+        low, high = _all_turns(run)
+        if low < high and _alike(run) and _apart(run):
+            return block(*body.statements[:first], _woven(turn, run, block(*body.statements[first:])))
+    return None
+
+
+def _all_turns(stages: Sequence[_Stage]) -> tuple[int, int]:
+    """The turns that have all stages: the first, and the one behind the last."""
+    low = max(stage.turns.low + stage.late for stage in stages)
+    return low, min(stage.turns.high + stage.late for stage in stages)
 
 
 def _stage(turn: str, stmt: Stmt) -> _Stage | None:
@@ -188,8 +190,7 @@ def _remainders_apart(difference: Index) -> tuple[int, Index] | None:
 
 
 def _woven(turn: str, stages: Sequence[_Stage], apart: Stmt) -> Stmt:
-    low = max(stage.turns.low + stage.late for stage in stages)
-    high = min(stage.turns.high + stage.late for stage in stages)
+    low, high = _all_turns(stages)
     body = _together([stage.name.body for stage in stages])
     for stage in reversed(stages):
         body = replace(stage.name, body=body)

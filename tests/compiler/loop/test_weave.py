@@ -122,6 +122,12 @@ def test_a_bound_on_the_rows_is_one_on_turns_with_all_stages(rows: int) -> None:
     np.testing.assert_array_equal(result(made), result(given))
 
 
+def test_fewer_rows_than_stages_are_left_alone() -> None:
+    """No turn has all stages: a test that never holds would have been one of numbers below zero."""
+    given = software_pipeline(nest(*stages(Extent(1))))
+    assert weave(given) is given
+
+
 def test_loops_in_loops_are_woven_too() -> None:
     """Rows of a block go through a stage one after the other."""
     double = [replace(loop, extent=Extent(ROWS // 2), body=rows_of(loop.var, loop.body)) for loop in stages()]
