@@ -308,7 +308,7 @@ class _Phase:
     def _if(self, stmt: If, side: Emit) -> None:
         out, indices = self._out, self._values.indices
         number = indices.number(indices.linear(stmt.condition.index), -stmt.condition.low)
-        width = stmt.condition.high - stmt.condition.low
+        width = max(0, stmt.condition.high - stmt.condition.low)
         if isinstance(number, int):
             side(stmt.then if 0 <= number < width else stmt.otherwise)
             return

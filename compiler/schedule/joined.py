@@ -50,10 +50,11 @@ class Joined:
         parts = made.transforms[name]
         if not isinstance(parts, Parts):
             raise AssertionError(parts)
+        copy, *others = made.stages  # which may read the data too, as it is
         return replace(
             made,
             operands=tuple(self.data if o.name == self.data.name else o for o in made.operands),
-            stages=tuple(s.rewritten(lambda body: rewrite(body, rule)) for s in made.stages),
+            stages=(copy.rewritten(lambda body: rewrite(body, rule)), *others),
             transforms={name: replace(parts, order=self.order, joined=2)},
         )
 

@@ -59,10 +59,11 @@ class Patches:
             places |= digits(inside, self.summed)
             return Load(e.buffer, tuple(index.substitute(places) for index in self.read.indices))
 
+        copy, *others = made.stages  # which may read the data too, as it is
         return replace(
             made,
             operands=tuple(self.data if o.name == self.data.name else o for o in made.operands),
-            stages=tuple(s.rewritten(lambda body: rewrite(body, rule)) for s in made.stages),
+            stages=(copy.rewritten(lambda body: rewrite(body, rule)), *others),
             transforms={name: replace(parts, order=self.order, joined=len(self.summed))},
         )
 

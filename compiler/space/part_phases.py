@@ -71,7 +71,7 @@ def _form(workload: Workload, entry: Instruction, form: tuple[int, ...], target:
 class PartPhases:
     """The rewritten Workload, and the Steps of its first phase."""
 
-    clearly = 1.0
+    clearly = 0.98
     """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
 
     def __init__(

@@ -43,6 +43,8 @@ WORTH = 0.75
 """Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
 CLEARLY = 0.9
 """Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
+WORTH_AN_ERROR = 1000
+"""Cycles that an algorithm of a larger error saves at least."""
 NEARLY = 1.03
 """Of tiles whose cycles are within this factor of the fewest the smallest, whose errors are, is taken."""
 FILLED = 0.85
@@ -172,7 +174,8 @@ def _fewer_multiplications(
     # Plans are in the order of their errors.
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
     best = next(near, None)
-    if best is None or costs[best] > fewer[best].clearly * algorithm_cycles(workload, frozenset(), target):
+    direct = algorithm_cycles(workload, frozenset(), target)
+    if best is None or costs[best] > min(fewer[best].clearly * direct, direct - WORTH_AN_ERROR):
         return None
     return best, fewer[best].error
 

@@ -41,6 +41,14 @@ from tests.compiler.workloads import (
     with_second_output,
 )
 
+
+def with_residual(workload: Workload) -> Workload:
+    """The data of a convolution of one image size added to its result."""
+    anchor, epilogue = workload.stages
+    added = apply("add", epilogue.body, Load("x0", epilogue.target_indices))
+    return replace(workload, stages=(anchor, replace(epilogue, body=added)))
+
+
 WORKLOADS: dict[str, Workload] = {
     "product": matmul(37, 40, 64),
     "a sum that is filled up": matmul(19, 33, 75),
@@ -59,6 +67,7 @@ FORMS: dict[str, tuple[Workload, tuple[int, ...]]] = {
     "few channels": (convolution(6, 3, 9, 3), (JOINED,)),
     "few channels with padding": (padded_convolution(11, 3, 17, 5, 2), (JOINED,)),
     "more channels than a matrix is deep, joined": (padded_convolution(4, 23, 9, 3), (JOINED,)),
+    "few channels, which the map reads too": (with_residual(padded_convolution(8, 5, 5, 3)), (JOINED,)),
     "patches": (embedding(6, 3, 17, 4), (PATCHES,)),
     "patches of no power of two": (embedding(5, 3, 9, 7), (PATCHES,)),
     "patches, channels last": (convolution(5, 6, 20, 2, 2), (PATCHES,)),
