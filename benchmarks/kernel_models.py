@@ -83,6 +83,25 @@ def convolution(
     return build([node, _RELU], {"x": (1, ic, *size)}, {"w": (oc, ic // groups, *kernel), "b": (oc,)})
 
 
+def embedding(ic: int, oc: int, size: int, patch: int) -> onnx.ModelProto:
+    """A convolution of windows side by side, as a vision transformer begins with."""
+    places = {
+        "kernel_shape": [patch] * 2,
+        "strides": [patch] * 2,
+        "dilations": [1, 1],
+        "pads": [0] * 4,
+        "group": 1,
+    }
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], **places)
+    return build([node], {"x": (1, ic, size, size)}, {"w": (oc, ic, patch, patch), "b": (oc,)})
+
+
+def largest(rows: int, columns: int, count: int) -> onnx.ModelProto:
+    """The largest few elements of each row."""
+    node = helper.make_node("TopK", ["x", "count"], ["y", "places"])
+    return build([node], {"x": (rows, columns)}, {"count": np.array([count], np.int64)})
+
+
 def inverted_residual(ic: int, channels: int, size: int, kernel: int, stride: int) -> onnx.ModelProto:
     """Channels mixed into more of them, a depthwise convolution, and channels mixed into fewer again.
 
