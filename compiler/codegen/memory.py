@@ -186,7 +186,7 @@ class Memory:
         for start in starts:
             key = (
                 *("spread", buffer.name, linear.terms, linear.const + start),
-                *(lanes, tuple(tests), last, self._indices.active),
+                *(lanes, tuple(tests), start if tests else 0, last, self._indices.active),
             )
             known = self._out.remembered(key)
             if known is None:

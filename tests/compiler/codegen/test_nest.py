@@ -210,3 +210,23 @@ def test_lanes_are_combined_where_a_serial_loop_computes_them() -> None:
     operands = random_operands(workload)
     got = run_native(workload, Schedule((*rows, Reorder(stage, lanes), *bound)), operands)
     assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-6
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_the_end_of_a_row_is_not_the_begin_of_the_next(width: int) -> None:
+    """A vector that is masked as one row ends, and one that is masked as the next begins, may be at one address."""
+    rows, places = 6, width // 2 + 1
+    place = Index.of("s1") * 2 + "r1" - 1
+    read = Load("x0", (Index.of("s0") + "r0", place))
+    body = Guard((Bound(place, 0, width),), read, Const(float("-inf")))
+    workload = anchored((rows - 1, places), (2, 2), "max", body, (operand("x0", rows, width),))
+    steps = (
+        Split("anchor", "s1", width),
+        Reorder("anchor", ("s1.o", "r1", "r0", "s0", "s1.i")),
+        Bind("anchor", "r0", LoopKind.UNROLLED),
+        Bind("anchor", "s0", LoopKind.UNROLLED),
+        Bind("anchor", "s1.i", LoopKind.VECTOR),
+    )
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_native(workload, Schedule(steps), operands), expected) < 1e-6
