@@ -10,9 +10,10 @@
          else:           as before
 
 The first stage waits for memory and the others for the units that calculate: one behind the other, each waits alone.
-In one loop both are busy all the time. It is done in the turns that have all stages, where each has one loop, all of
-the same length, and what one stores no other one touches in the same turn: the software pipeline
-(compiler/loop/software_pipeline.py) made them so. Loops with tiles in them, which fill the registers, stay apart.
+In one loop both are busy all the time. It is done in the turns that have all stages, or all behind one of another
+length, where each has one loop, all of the same length, and what one stores no other one touches in the same turn: the
+software pipeline (compiler/loop/software_pipeline.py) made them so. Loops with tiles in them, which fill the registers,
+stay apart.
 """
 
 from __future__ import annotations

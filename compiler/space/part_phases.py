@@ -106,7 +106,7 @@ class PartPhases:
             msg = f"{self._entry.name} does not compute this workload"
             raise ValueError(msg)
         dot = self._entry, axis.name
-        # Windows that overlap are left alone: tiles of more rows read fewer constants, and networks lost 2 to 4 %.
+        # Windows that overlap are left alone: tiles of more rows read fewer constants, and networks were slower.
         near = PATCHES in self.form and self.workload.temporaries[0].size_bytes <= target.l2_bytes // 2
         made = Factors(PAIR, self._row_bytes, near, BLOCK)
         return MatrixTile(self.workload, stage, store, target, threads, dot, made)

@@ -82,6 +82,20 @@ def test_the_first_few_of_a_long_axis(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("size", [4000, 3999])
+@pytest.mark.parametrize("values", [9, 300, 1 << 20])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_few_of_many_blocks(axis: int, values: int, size: int, largest: int) -> None:
+    """Blocks have equal largest elements, and the last one may not be full."""
+    x = np.random.default_rng(values).integers(0, values, (3, size)).astype(np.float32)
+    x[0, -1], x[1, [1, size // 2]] = values if largest else -1, (np.inf, -np.inf)
+    node = helper.make_node("TopK", ["x", "k"], ["v", "y"], largest=largest, axis=axis)
+    places = run_one(node, x if axis else np.ascontiguousarray(x.T), {"k": ints(10)})
+    order = np.argsort(-x.astype(float) if largest else x.astype(float), axis=1, kind="stable")[:, :10]
+    np.testing.assert_array_equal(places if axis else places.T, order)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64, np.int64, np.int32, np.uint8])
 def test_some_of_a_long_axis(kind: Any, largest: int) -> None:
     """Many of them are equal, and those at the threshold too."""
