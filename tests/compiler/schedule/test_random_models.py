@@ -33,6 +33,7 @@ from tests.onnx_runtime import expected_outputs
 TOLERANCE = {DType.F32: 2e-5, DType.F64: 1e-12}
 _INTERPRETED_POINTS = 4000
 _BLIND = 0.5
+_DRAWS = 6
 _NARROW = ("x86-64-v3", "aarch64-neoverse-n1")
 
 
@@ -97,9 +98,13 @@ def _amplified(
             return array
         return array * (1.0 + np.finfo(array.dtype).eps * random.choice((-1.0, 1.0), array.shape))
 
-    moved = reference_outputs(workload, {name: rounded(array) for name, array in operands.items()})
+    def moved() -> float:
+        outputs = reference_outputs(workload, {name: rounded(array) for name, array in operands.items()})
+        return max(relative_error(outputs[name], expected[name]) for name in expected)
+
     unit = max((np.finfo(a.dtype).eps for a in operands.values() if a.dtype.kind == "f"), default=1.0)
-    return max(relative_error(moved[name], expected[name]) for name in expected) / float(unit)
+    # Roundings of the two factors of a product that decides may cancel; not in every draw.
+    return max(moved() for _ in range(_DRAWS)) / float(unit)
 
 
 def _cancelled(workload: Workload, expected: Mapping[str, np.ndarray]) -> float:
