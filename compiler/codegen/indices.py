@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import gcd
 
@@ -10,6 +10,7 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.linear import Active, Found, LaneDependent, Lanes, Linear, Moment, Prepared
 from compiler.errors import CompileError
 from compiler.index import Atom, FloorDiv, Index, LookedUp, Mod, Times
+from compiler.scalar import Bound
 
 
 class Indices:
@@ -107,6 +108,12 @@ class Indices:
         self._group_name, self.groups, self.active_groups = None, 1, 1
         self._lane_name, self.lanes, self.active = before
 
+    @property
+    def known_groups(self) -> int:
+        """Groups of lanes that are inside the extent of the outer of two vector loops."""
+        assert isinstance(self.active_groups, int)
+        return self.active_groups
+
     def at_group(self, group: int) -> AbstractContextManager[None]:
         """Inside, the outer of two vector loops is a number, and the vectors are those of the inner one."""
         inner = self._lane_name, self.lanes // self.groups, self.active
@@ -185,6 +192,17 @@ class Indices:
         if any(form.terms != first.terms for form in others):
             return None
         return self.linear(first), [0, *(form.const - first.const for form in others)]
+
+    def first_held(self, bounds: Sequence[Bound]) -> int | None:
+        """How many of the first lanes bounds hold in, which no other lane does; None where that is not known."""
+        held = set(range(self.lanes))
+        for bound in bounds:
+            found = self.by_lane(bound.index)
+            if found is None or found[0].terms:
+                return None
+            places = (found[0].const + further for further in found[1])
+            held &= {lane for lane, place in enumerate(places) if bound.low <= place < bound.high}
+        return len(held) if held == set(range(len(held))) else None
 
     def binding(self, index: Index) -> Index:
         """The index with unrolled loops replaced by their numbers."""

@@ -249,6 +249,8 @@ class Matrices:
     def _move(self, name: str, register: int, operand: _Operand, offset: int, step: int) -> None:
         """Between a register and memory; `offset`, `step`: elements to its first row, and from each to the next."""
         self._out.declarations.add(f"declare void @{name}(i8 immarg, ptr, i64)")
+        if name == _STORE:
+            self._memory.stored.forget(operand.buffer)
         pointer = self._memory.pointer(operand.buffer, operand.at(offset))
         step *= operand.buffer.dtype.size_bytes
         self._out.emit(f"call void @{name}(i8 {register}, ptr {pointer}, i64 {step})")

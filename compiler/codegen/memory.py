@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from math import prod
 
+from compiler.codegen.blocks import block_at, is_own_block, slot_align
 from compiler.codegen.edges import load_first, store_first
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Active, LaneDependent, Linear, Prepared
+from compiler.codegen.runs import gathered, runs
+from compiler.codegen.stored import Stored
 from compiler.codegen.strided import pick_lanes, vector_starts
 from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, literal, llvm_type, suffix
@@ -44,6 +46,7 @@ class Memory:
         self._masked_bytes = 1 if "avx512bw" in target.features else 4
         self._out, self._indices, self._pointers = out, indices, pointers
         self._masked_stores = target.masked_stores
+        self.stored = Stored(out)
         self._slots: dict[tuple[str, int, int], str] = {}
         self._prepared: dict[int, tuple[Load, Prepared]] = {}
 
@@ -78,20 +81,21 @@ class Memory:
         kind = llvm_type(buffer.dtype, lanes)
         if buffer.scope == "register":
             slot = self._slot(buffer, linear, lanes)
-            return Value(self._out.read_slot(slot, kind, _slot_align(buffer, lanes)), buffer.dtype, lanes)
+            return Value(self._out.read_slot(slot, kind, slot_align(buffer, lanes)), buffer.dtype, lanes)
         if buffer.name in self._written:
-            return Value(self._load_memory(buffer, linear, lanes), buffer.dtype, lanes)
+            known = self.stored.find(buffer, linear, lanes) if lanes else None
+            return known or Value(self._load_memory(buffer, linear, lanes), buffer.dtype, lanes)
         key = ("load", buffer.name, linear, lanes, self._indices.active)
-        known = self._out.remembered(key)
-        if known is None:
-            known = self._out.remember(key, self._load_memory(buffer, linear, lanes))
-        return Value(known, buffer.dtype, lanes)
+        loaded = self._out.remembered(key)
+        if loaded is None:
+            loaded = self._out.remember(key, self._load_memory(buffer, linear, lanes))
+        return Value(loaded, buffer.dtype, lanes)
 
     def load_register(self, buffer: Buffer, linear: Linear) -> Value:
         """The register whose first lane is at the offset, all groups of lanes together."""
         lanes = self._indices.lanes
         slot, kind = self._slot(buffer, linear, lanes), llvm_type(buffer.dtype, lanes)
-        return Value(self._out.read_slot(slot, kind, _slot_align(buffer, lanes)), buffer.dtype, lanes)
+        return Value(self._out.read_slot(slot, kind, slot_align(buffer, lanes)), buffer.dtype, lanes)
 
     def load_plain(self, buffer: Buffer, linear: Linear, kind: str) -> str:
         """Neighbouring elements as one value of an LLVM type, without a mask."""
@@ -134,13 +138,13 @@ class Memory:
         if count == 1:
             return self.load(buffer, start)
         # From a whole number of blocks on, neighbours that read the same block share one load.
-        block = _block(buffer, start, lanes)
+        block = block_at(buffer, start, lanes)
         before = start.const % block
         whole = -(-(before + count) // block) * block
         if whole <= lanes:
             start, low, count = start._replace(const=start.const - before), low - before, whole
         if count > lanes:
-            return None
+            return self._load_runs(buffer, first, further)
         kind = llvm_type(buffer.dtype, count)
         picked = [f"i32 {place - low}" for place in further] + ["i32 poison"] * (lanes - len(further))
         text = (
@@ -148,6 +152,17 @@ class Memory:
             f"<{lanes} x i32> <{', '.join(picked)}>"
         )
         return Value(self._out.value(text), buffer.dtype, lanes)
+
+    def _load_runs(self, buffer: Buffer, first: Linear, further: Sequence[int]) -> Value | None:
+        """A vector whose lanes are in a few short runs; None where they are not."""
+        found = runs(further)
+        if found is None:
+            return None
+        starts, length = found
+        kind, lanes = llvm_type(buffer.dtype, length), self._indices.lanes
+        vectors = [self.load_plain(buffer, first._replace(const=first.const + at), kind) for at in starts]
+        scalar = llvm_type(buffer.dtype, 0)
+        return Value(gathered(self._out, vectors, starts, further, lanes, scalar), buffer.dtype, lanes)
 
     def load_strided(self, buffer: Buffer, linear: Linear) -> Value | None:
         """A vector whose lanes are a few elements apart, picked out of whole vectors; None where they are far apart."""
@@ -285,12 +300,15 @@ class Memory:
         """Write one element, or a vector; a register takes every lane, memory only the active ones, if not `whole`."""
         if buffer.scope == "register":
             slot = self._slot(buffer, linear, value.lanes)
-            self._out.write_slot(slot, value.llvm_type, _slot_align(buffer, value.lanes), value.text)
+            self._out.write_slot(slot, value.llvm_type, slot_align(buffer, value.lanes), value.text)
             return
         pointer, align = self.pointer(buffer, linear), buffer.dtype.size_bytes
+        self.stored.forget(buffer)
         whole = whole or not value.lanes or self._indices.active == value.lanes
-        if whole or _own_block(buffer, linear, value.lanes):
+        if whole or is_own_block(buffer, linear, value.lanes):
             self._out.emit(f"store {value.llvm_type} {value.text}, ptr {pointer}, align {align}")
+            if self._indices.active == value.lanes:
+                self.stored.keep(buffer, linear, value)
             return
         active = self._indices.active
         narrow = not self._masked_stores or buffer.dtype.size_bytes < self._masked_bytes
@@ -336,7 +354,7 @@ class Memory:
         pointer = self.pointer(buffer, linear)
         kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
         # A packed constant is padded to whole vectors: its edge needs no mask.
-        whole = buffer.packing is not None or _own_block(buffer, linear, lanes)
+        whole = buffer.packing is not None or is_own_block(buffer, linear, lanes)
         if not lanes or self._indices.active == lanes or whole:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
         if buffer.dtype.size_bytes < self._masked_bytes and isinstance(self._indices.active, int):
@@ -368,31 +386,9 @@ class Memory:
         key = (buffer.name, offset, lanes)
         known = self._slots.get(key)
         if known is None:
-            known = self._out.alloca(llvm_type(buffer.dtype, lanes), _slot_align(buffer, lanes))
+            known = self._out.alloca(llvm_type(buffer.dtype, lanes), slot_align(buffer, lanes))
             self._slots[key] = known
         return known
 
     def _lane_mask(self, active: Active) -> str:
         return self._indices.first_lanes(active, self._indices.lanes)
-
-
-def _block(buffer: Buffer, linear: Linear, most: int) -> int:
-    """The longest block, of at most so many elements, of which a whole number lies before a place and behind it."""
-    block, known = most, prod(size for size in buffer.shape if isinstance(size, int))
-    while known % block or any(coefficient % block for _, coefficient in linear.terms):
-        block //= 2
-    return block
-
-
-def _own_block(buffer: Buffer, linear: Linear, lanes: int) -> bool:
-    """Whether a vector of a local buffer is an aligned block of its innermost dimension.
-
-    One stage writes a buffer, so the lanes that are not active belong to nothing there: they need no mask.
-    """
-    if buffer.scope != "local" or not lanes or buffer.shape[-1] % lanes:
-        return False
-    return linear.const % lanes == 0 and all(factor % lanes == 0 for _, factor in linear.terms)
-
-
-def _slot_align(buffer: Buffer, lanes: int) -> int:
-    return buffer.dtype.size_bytes * max(1, lanes)

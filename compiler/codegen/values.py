@@ -102,18 +102,12 @@ class Values:
                     members.append(self._load(expr))
             return weave_groups(self._out, members)
         parts = []
-        for group in range(self._groups):
+        for group in range(self.indices.known_groups):
             with self.indices.at_group(group):
                 parts.append(self.value(expr))
         return join_groups(
             self._out, parts, self.indices.groups, self.indices.lanes, self._arithmetic.broadcast
         )
-
-    @property
-    def _groups(self) -> int:
-        """Groups of lanes that are inside the extent of the outer of two vector loops."""
-        assert isinstance(self.indices.active_groups, int)
-        return self.indices.active_groups
 
     def _literal(self, value: float | int, dtype: DType) -> Value:
         return Value(literal(value, dtype), dtype, 0)
@@ -190,7 +184,8 @@ class Values:
         try:
             bounds = [(b, self.indices.linear(b.index)) for b in guard.bounds]
         except LaneDependent:
-            return self._lane_by_lane(guard)
+            held = self.indices.first_held(guard.bounds)
+            return self._lane_by_lane(guard) if held is None else self._in_first(guard, guard.inside, held)
         if any(linear.lane for _, linear in bounds):
             return self._masked(guard, bounds) or self._guard_of_lanes(guard, bounds)
         tests = []
@@ -202,7 +197,7 @@ class Values:
                 continue
             tests.append(self._out.value(f"icmp ult i64 {number}, {bound.high - bound.low}"))
         if not tests:
-            return self._unguarded(guard.inside)
+            return self.value(guard.inside)
         condition = tests[0]
         for test in tests[1:]:
             condition = self._out.value(f"and i1 {condition}, {test}")
@@ -235,10 +230,14 @@ class Values:
             if linear.lane != 1 or not (below or bound.low <= -FAR):
                 return self._lane_by_lane(guard)
             held = fewer(self._out, held, self.indices.number(linear._replace(lane=0), -bound.high))
+        inner = Guard(rest, guard.inside, guard.outside) if rest else guard.inside
+        return self._in_first(guard, inner, held)
+
+    def _in_first(self, guard: Guard, inner: Expr, held: Active) -> Value:
+        """What a guard is for in the first lanes, and in others what is outside."""
+        lanes, active = self.indices.lanes, self.indices.active
         if not held:
             return self.value(guard.outside)
-        inner = Guard(rest, guard.inside, guard.outside) if rest else guard.inside
-        active = self.indices.active
         if isinstance(held, str):
             held = least(self._out, held, active)
         elif isinstance(active, str):
@@ -336,7 +335,7 @@ class Values:
         if slot is not None:
             self.memory.store(buffer, slot, value)
             return
-        for group in range(self._groups):
+        for group in range(self.indices.known_groups):
             part = take_group(self._out, value, self.indices.groups, group)
             with self.indices.at_group(group):
                 self.store(load, part)

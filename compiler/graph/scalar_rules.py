@@ -21,6 +21,8 @@ Interval = tuple[float, float]
 """Values that an expression can have when it is not NaN, both ends included."""
 
 UNKNOWN: Interval = (-math.inf, math.inf)
+_LARGE, _ROUNDED = 80.0, 1.01
+"""What a function that grows is not taken of; and how much more than its true value the machine's is, at most."""
 
 
 def simplified(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr:
@@ -52,7 +54,7 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
         case Guard(_, inside, outside):
             (a, b), (c, d) = interval(inside, known), interval(outside, known)
             return min(a, c), max(b, d)
-        case Apply("abs" | "sqrt" | "rsqrt" | "inverse_fourth_root" | "exp", _):
+        case Apply("abs" | "sqrt" | "rsqrt" | "inverse_fourth_root", _):
             return 0.0, math.inf
         case Apply("sigmoid", _):
             return 0.0, 1.0
@@ -75,6 +77,9 @@ def interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
 def _increasing(expr: Apply, known: Mapping[str, Interval]) -> Interval:
     """Of operations whose result grows with their operand."""
     match expr:
+        case Apply("exp", (x,)):
+            high = interval(x, known)[1]
+            return 0.0, math.exp(high) * _ROUNDED if high < _LARGE else math.inf
         case Apply("round" | "floor" | "ceil" as op, (x,)):
             return _of_ends(op, interval(x, known))
         case Apply("mul" | "div" as op, (x, Const(by, DType.F32) as other)) if 0.0 < by < math.inf:

@@ -102,8 +102,8 @@ def _second(statements: list[Stmt], place: int) -> int | None:
 
 
 def _is_serial(stmt: Stmt) -> bool:
-    """Whether it is a serial loop of a known length."""
-    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and stmt.extent.bound is None
+    """Whether it is a serial loop."""
+    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL
 
 
 def _is_use(first: Stmt, second: Stmt) -> bool:

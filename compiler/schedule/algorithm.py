@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from compiler.errors import ScheduleError
 from compiler.schedule.apart import apart
+from compiler.schedule.both_parts import parts_of_both
 from compiler.schedule.copied_data import copied_data
 from compiler.schedule.moments import moments
 from compiler.schedule.padded import padded
@@ -33,6 +34,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "copied_data": copied_data,
     "panels": panels,
     "parts": parts,
+    "parts_of_both": parts_of_both,
     "apart": apart,
     "padded": padded,
     "separated": separated,

@@ -18,6 +18,7 @@ from compiler.loop.ir import Buffer, For, Let, LoopKind, LoopNest, Scope, Stmt, 
 from compiler.scalar import Apply, Dot, Expr, Load, loads, rewrite, substitute
 from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
+from compiler.schedule.both_parts import factors_of
 from compiler.schedule.packing import PackedRead, plan_packing
 from compiler.schedule.regions import absolute_axes
 from compiler.schedule.reorder import check_order
@@ -129,10 +130,12 @@ class _Lowering:
         if stage.dot is None:
             return Apply(op, (total, body))
         loop, instruction = stage.dot
-        if not stage.packed:
+        made = factors_of(self._state.workload, stage.stage, INSTRUCTIONS[instruction].left)
+        if not stage.packed and made is None:
             msg = f"the constant that {instruction} multiplies by is not packed; pack it"
             raise ScheduleError(msg)
-        left, right = dot_operands(body, stage.packed[0])[::-1]
+        packed = stage.packed[0] if made is None else made[1].buffer
+        left, right = dot_operands(body, packed)[::-1]
         return Dot(instruction, total, left, right, qualified(stage.stage.name, loop))
 
     def _wrap(

@@ -81,16 +81,27 @@ def _parts(workload: Workload, length: int) -> Workload:
     return _Parting(workload, stage, found, grouped, DType.BF16, length).workload()
 
 
-class _Parting(Copying):
-    def converted(self, value: Expr) -> Expr:
-        """The part of an element."""
+def part_of(value: Expr, dtype: DType, count: int = COUNT, *, finite: bool = False) -> Expr:
+    """The part of an element that the axis PART numbers, of so many; `finite`: the largest one of any element is."""
+    bounded = value
+    if not finite:
         most = Const(LARGEST, DType.F32)
         above = apply("larger", value, Const(-LARGEST, DType.F32))
         bounded = apply("select", apply("less", above, most), above, most)
-        first = apply("as_bf16", bounded)
-        rest = apply("as_bf16", apply("sub", value, first))
-        part = Bound(Index.of(PART), 0, 1)
-        return Guard((part,), Cast(first, self.dtype), Cast(rest, self.dtype))
+    found = [apply("as_bf16", bounded)]
+    for _ in range(1, count):
+        value = apply("sub", value, found[-1])
+        found.append(apply("as_bf16", value))
+    chosen: Expr = Cast(found[-1], dtype)
+    for number in range(count - 1, 0, -1):
+        chosen = Guard((Bound(Index.of(PART), 0, number),), Cast(found[number - 1], dtype), chosen)
+    return chosen
+
+
+class _Parting(Copying):
+    def converted(self, value: Expr) -> Expr:
+        """The part of an element."""
+        return part_of(value, self.dtype)
 
     def rewritten(
         self, axes: tuple[Axis, ...], value: Expr, read: tuple[Index, ...], reduces: tuple[Axis, ...]

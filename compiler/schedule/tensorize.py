@@ -9,6 +9,7 @@ from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import Extent, LoopKind
 from compiler.matrix_order import are_held, heights_of
 from compiler.scalar import Apply, Cast, Expr, Load
+from compiler.schedule.both_parts import factors_of
 from compiler.schedule.contraction import computes, is_direct
 from compiler.schedule.state import ScheduledStage, State
 from compiler.schedule.steps import Tensorize
@@ -82,6 +83,8 @@ def _check_matrix(stage: ScheduledStage, what: str, entry: Instruction) -> None:
 
 def _check_operands(state: State, stage: ScheduledStage, step: Tensorize, entry: Instruction) -> None:
     what = f"cannot use {entry.name} in {step.stage}:"
+    if entry.takes_matrices and factors_of(state.workload, stage.stage, entry.left) is not None:
+        return  # in the instruction's own order: code generation refuses any other
     found = computes(state.workload, stage.stage, entry)
     if found is None:
         msg = f"{what} its product is not one of {entry.left.value} and a constant {entry.right.value}"

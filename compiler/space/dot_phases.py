@@ -9,7 +9,7 @@ from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import LoopKind
 from compiler.scalar import loads
 from compiler.schedule.contraction import computes, group_axis, is_direct
-from compiler.schedule.copied_data import LINES, STAGE, TYPES, copied_data
+from compiler.schedule.copied_data import LINES, TYPES, copied_data
 from compiler.schedule.packing import GROWTH_LIMIT, SLACK
 from compiler.schedule.steps import Algorithm, Bind, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
@@ -171,26 +171,31 @@ class DotPhases:
 
 
 def copy_steps(
-    workload: Workload, target: Target, made: tuple[str, ...] = (), *, shared: bool = True
+    workload: Workload,
+    target: Target,
+    made: tuple[str, ...] = (),
+    *,
+    shared: bool = True,
+    copied: Stage | None = None,
 ) -> list[Step]:
-    """The copy of `copied_data`: rows shared out, the innermost dimension by whole vectors.
+    """The copy of `copied_data`, or another: rows shared out, the innermost dimension by whole vectors.
 
     `made`: axes of which every place is made of the same vector. `shared`: out among threads.
     """
-    stage = workload.stages[0]
+    stage = copied or workload.stages[0]
     axes = tile_axes(workload, stage, target)
     vector = axes.vector.name
     across = crossing_axis(workload, stage, axes)
     inside = {vector, *made}
     outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name not in inside]
     inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), *made, f"{vector}.i"]
-    steps: list[Step] = [Split(STAGE, vector, axes.lanes)]
+    steps: list[Step] = [Split(stage.name, vector, axes.lanes)]
     if across is not None:
-        steps.append(Split(STAGE, across, axes.lanes))
-    steps.append(Reorder(STAGE, (*outer, *inner)))
+        steps.append(Split(stage.name, across, axes.lanes))
+    steps.append(Reorder(stage.name, (*outer, *inner)))
     if shared:
-        steps += share(STAGE, outer or inner[:1])
+        steps += share(stage.name, outer or inner[:1])
     if across is not None:
-        steps.append(Bind(STAGE, f"{across}.i", LoopKind.UNROLLED))
-    steps += [Bind(STAGE, name, LoopKind.UNROLLED) for name in made]
-    return [*steps, Bind(STAGE, f"{vector}.i", LoopKind.VECTOR)]
+        steps.append(Bind(stage.name, f"{across}.i", LoopKind.UNROLLED))
+    steps += [Bind(stage.name, name, LoopKind.UNROLLED) for name in made]
+    return [*steps, Bind(stage.name, f"{vector}.i", LoopKind.VECTOR)]

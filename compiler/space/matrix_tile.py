@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import prod
 
+from compiler.index import Index
 from compiler.instruction import Instruction
 from compiler.matrix_order import are_held, heights_of, matrix_order
-from compiler.scalar import loads
+from compiler.scalar import Load, loads
 from compiler.schedule.steps import Reorder, Split, Step, Tensorize
 from compiler.space.default_order import ACROSS, FAR
 from compiler.space.matrix_default import FIRST, INSIDE, MADE, usual_values
@@ -72,9 +74,11 @@ class MatrixTile(RegisterTile):
         threads: int,
         dot: tuple[Instruction, str],
         factors: Factors | None = None,
+        *,
+        inside: bool = False,
     ) -> None:
         """`dot`: an instruction on matrices, and the reduction axis of its groups; `factors`: plain ones if None."""
-        super().__init__(workload, anchor, store, target, threads, dot)
+        super().__init__(workload, anchor, store, target, threads, dot, inside=inside)
         self.entry, self.along = dot
         known = factors or Factors()
         self._sharing, self.row_bytes = [known.sharing] if known.sharing else [], known.row_bytes
@@ -261,13 +265,27 @@ class MatrixTile(RegisterTile):
 
     @property
     def _distinct(self) -> int:
-        """Operands of each side in one step: neighbouring pairs share one."""
-        return (self._pairs + 2) // 2
+        """Operands of each side in one step."""
+        return 1 + max(left for left, _ in self._pattern)
 
     @cached_property
     def _pattern(self) -> tuple[tuple[int, int], ...]:
         """Which operand of each side a pair multiplies."""
-        return tuple(((self._pairs - 1 - pair) // 2, pair // 2) for pair in range(self._pairs))
+        sizes = dict(self.sums)
+        places = list(product(*(range(sizes[name]) for name in self._sharing)))
+        names = [dict(zip(self._sharing, map(Index.of, place), strict=True)) for place in places]
+        sides = [self._data, next(x for x in loads(self.anchor.body) if x is not self._data)]
+        found = []
+        for load in sides:
+            known: dict[tuple[Index, ...], int] = {}
+            read = (tuple(index.substitute(at) for index in load.indices) for at in names)
+            found.append([known.setdefault(indices, len(known)) for indices in read])
+        return tuple(zip(*found, strict=True))
+
+    @property
+    def _data(self) -> Load:
+        """What rows have of their own."""
+        return next(x for x in loads(self.anchor.body) if x.buffer not in self.packs)
 
     def _cost(self, tile: tuple[int, int]) -> tuple[float, bool, int]:
         """Cycles of one step of the reduction in all tiles.
@@ -310,8 +328,7 @@ class MatrixTile(RegisterTile):
         if self.axes.row is not None:
             sizes[self.axes.row.name] = rows
         sizes |= dict.fromkeys((*self._sharing, self.along, self._summed), 1)
-        data = next(x for x in loads(self.anchor.body) if x.buffer not in self.packs)
-        *spans, last = [1 + high - low for low, high in (index.bounds(sizes) for index in data.indices)]
+        *spans, last = [1 + high - low for low, high in (i.bounds(sizes) for i in self._data.indices)]
         apart = prod(spans) * -(-last * self.entry.left.size_bytes // LINE_BYTES)
         read = prod(sizes.values())
         share = min(1.0, apart / read)

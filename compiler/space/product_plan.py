@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
 
+from compiler.dtype import DType
+from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
+from compiler.schedule.both_parts import LEFT, PLACE, parts_of_both
 from compiler.schedule.panels import PACK, panels
+from compiler.schedule.parts import BLOCK, COUNT, PAIR, PART
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, RFactor, Split, Step
 from compiler.space.default_tile import default_values
+from compiler.space.dot_phases import copy_steps
+from compiler.space.estimate import algorithm_cycles
+from compiler.space.matrix_tile import Factors, MatrixTile
 from compiler.space.product_structure import needed_products
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
@@ -18,9 +27,29 @@ from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
+MADE, MADE_BETWEEN = 5.0, 3.0
+"""Cycles for a part of a vector of an operand, and of what is in registers between the products; on a Granite Rapids
+core."""
+REACHED = 0.85
+"""Share of the multiply-add units that products of vectors use, with what is stored between them."""
 BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
 ACCUMULATORS = (1, 2, 4)
 YES, NO = "yes", "no"
+"""Of a product's factors the one with the lanes is copied in panels, or none is."""
+PARTS: Mapping[str, int] = {"parts": COUNT, "parts3": 3}
+"""Or both are taken apart, into so many parts."""
+
+
+def matrices_of_parts(target: Target) -> Instruction | None:
+    """The instruction that multiplies matrices of parts of floats, where the Target has one."""
+    found = (e for e in INSTRUCTIONS.values() if e.takes_matrices and e.left is DType.BF16)
+    return next((e for e in found if e.runs_on(target)), None)
+
+
+def block_length(sums: int, target: Target) -> int:
+    """Products in a block of a sum: full matrices, or all of a sum that is shorter."""
+    entry = matrices_of_parts(target)
+    return 0 if entry is None else min(entry.group * entry.depth, -(-sums // entry.group) * entry.group)
 
 
 class ProductPlan:
@@ -30,9 +59,9 @@ class ProductPlan:
     """
 
     def __init__(
-        self, workload: Workload, target: Target, threads: int, *, packed: tuple[bool, bool], blocked: bool
+        self, workload: Workload, target: Target, threads: int, *, packed: tuple[str, str], blocked: bool
     ) -> None:
-        """Rewrite the Workload, and find its tiles."""
+        """Rewrite the Workload, and find its tiles; `packed`: of each product, YES, NO or one of PARTS."""
         self.target, self.threads, self.blocked = target, threads, blocked
         self.parts = needed_products(workload)
         self.lanes = target.lanes(workload.outputs[0].dtype.size_bytes)
@@ -44,14 +73,20 @@ class ProductPlan:
             second += 1
         if blocked:
             self._rewrite("apart", apart, (second, *self._innermost(self._workload.stages[second])))
-        for place, axis, wanted in ((second, self.parts.wide, packed[1]), (0, self.parts.column, packed[0])):
-            if wanted:
-                names = [a.name for a in self._workload.stages[place].axes]
-                self._rewrite("panels", panels, (place, names.index(axis.name), self.lanes))
+        products = tuple(self._workload.stages[place].name for place in (0, second))
+        for place, axis, form in ((second, self.parts.wide, packed[1]), (0, self.parts.column, packed[0])):
+            names = [a.name for a in self._workload.stages[place].axes]
+            at = (place, names.index(axis.name), self.lanes)
+            if form == YES:
+                self._rewrite("panels", panels, at)
+            if form in PARTS:
+                sums = self._workload.stages[place].reduce_axes[0].size
+                self._rewrite("parts_of_both", parts_of_both, (*at, block_length(sums, target), PARTS[form]))
         self._packs = [s for s in self._workload.stages if s.name.startswith(PACK)]
         self._stages = [s for s in self._workload.stages if s not in self._packs]
         self._last = self._stages[-1]
-        self._tiles = (self._tile(0), self._tile(second))
+        first, last = (self._tile(*pair) for pair in zip(products, packed, strict=True))
+        self._tiles = (first, last)
 
     def _rewrite(
         self, name: str, rewrite: Callable[[Workload, tuple[int, ...]], Workload], parameters: tuple[int, ...]
@@ -66,9 +101,28 @@ class ProductPlan:
         behind = [a for a in second.axes if a.size > 1 and a.name in names[place + 1 :]]
         return (place,) if behind else ()
 
-    def _tile(self, place: int) -> RegisterTile:
+    def _tile(self, name: str, form: str) -> RegisterTile:
+        place = next(i for i, s in enumerate(self._stages) if s.name == name)
         anchor, store = self._stages[place : place + 2]
+        if form in PARTS and (entry := matrices_of_parts(self.target)) is not None:
+            dot, factors = (entry, PLACE), Factors(PAIR, summed=BLOCK, near=True)
+            return MatrixTile(
+                self._workload, anchor, store, self.target, self.threads, dot, factors, inside=self.blocked
+            )
         return RegisterTile(self._workload, anchor, store, self.target, self.threads, inside=self.blocked)
+
+    def cycles(self, which: int) -> float:
+        """What a product takes, nearly, and what its factors are copied into before."""
+        tile = self._tiles[which]
+        if not isinstance(tile, MatrixTile):
+            alone = replace(self._workload, stages=(tile.anchor,))
+            return algorithm_cycles(alone, frozenset(), self.target) / REACHED
+        made = {
+            f"{LEFT}.{tile.anchor.name}": MADE_BETWEEN if which else MADE,
+            f"{PACK}.{tile.anchor.name}": MADE,
+        }
+        copies = (s for s in self._workload.stages if s.name in made)
+        return tile.cycles + sum(made[s.name] * s.points for s in copies) / self.lanes
 
     # --- knobs
 
@@ -108,22 +162,29 @@ class ProductPlan:
         outer = {a.name for a in (self.parts.row, *self.parts.batch)}
         total = 0
         for stage in self._stages[:-1]:
-            size = stage.dtype.size_bytes if stage.reducer is None else 0
-            for a in stage.axes:
-                size *= -(-a.size // self.lanes) * self.lanes if a.name not in outer else 1
-            total += size
+            if stage.reducer is None:
+                kept = prod(a.size for a in stage.axes if a.name not in outer)
+                total += -(-kept // self.lanes) * self.lanes * stage.dtype.size_bytes
         return total
 
     def default(self) -> dict[str, Value]:
         """The default of each tile, and blocks of whole tiles, as near as possible to a quarter of the second cache."""
-        usual = [default_values(tile) for tile in self._tiles]
+        usual = [
+            tile.usual() if isinstance(tile, MatrixTile) else default_values(tile) for tile in self._tiles
+        ]
         block = self._default_block([self._rows_of(which, values) for which, values in enumerate(usual)])
-        found: dict[str, Value] = {"block": block, "accumulators": 4}
+        found: dict[str, Value] = {"block": block, "accumulators": self._usual_accumulators()}
         for which, values in enumerate(usual):
             if self.blocked and self.parts.row.size != block:
                 self._make_whole(which, values, block)
             found |= {f"{name}.{which}": value for name, value in values.items()}
         return found
+
+    def _usual_accumulators(self) -> int:
+        """Vectors as long as the blocks of a sum whose parts are made: one loop then makes both from registers."""
+        made = [tile for tile in self._tiles[1:] if isinstance(tile, MatrixTile)]
+        length = next(a.size for a in made[0].anchor.reduce_axes if a.name == PLACE) if made else 0
+        return max((a for a in ACCUMULATORS if a * self.lanes <= length), default=ACCUMULATORS[-1])
 
     def _make_whole(self, which: int, values: dict[str, Value], block: int) -> None:
         """Make a tile smaller until it divides the block, if it can."""
@@ -148,7 +209,10 @@ class ProductPlan:
         """The whole Schedule."""
         steps: list[Step] = list(self._algorithms)
         for pack in self._packs:
-            steps += map_steps(self._workload, pack, self.target, self.threads)
+            if pack.dtype is DType.BF16:
+                steps += copy_steps(self._workload, self.target, (PART,), copied=pack)
+            else:
+                steps += map_steps(self._workload, pack, self.target, self.threads)
         loop, own = self._blocks(number(values, "block")) if self.blocked else (None, [])
         steps += own
         tiles = {tile.store.name: (tile, which) for which, tile in enumerate(self._tiles)}
@@ -157,6 +221,9 @@ class ProductPlan:
             if stage.name in tiles:
                 tile, which = tiles[stage.name]
                 steps += [*self._at(stage, loop), *tile.steps(_of(values, which))]
+            elif stage.name.startswith(LEFT):
+                made = copy_steps(self._workload, self.target, (PART,), shared=loop is None, copied=stage)
+                steps += [*self._at(stage, loop), *made]
             elif stage.name not in anchors and not (self.blocked and stage is self._last):
                 steps += self._between(stage, loop, number(values, "accumulators"))
         return steps

@@ -14,10 +14,14 @@ in panels before (compiler/schedule/panels.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from compiler.errors import ScheduleError
+from compiler.schedule.both_parts import find_factors
 from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
-from compiler.space.product_plan import NO, YES, ProductPlan
+from compiler.space.product_errors import LARGEST_ERROR, parts_errors
+from compiler.space.product_plan import NO, PARTS, YES, ProductPlan, matrices_of_parts
 from compiler.space.product_structure import find_products, needed_products
 from compiler.space.space import Assignment, Knob, SearchSpace, Value
 from compiler.space.structure import gathers
@@ -27,6 +31,9 @@ from compiler.workload.ir import Workload
 CACHE, MEMORY = "cache", "memory"
 PACKED_ROWS = 32
 """Rows that make any copy worth its while: tiles then read it from end to end several times."""
+CLEARLY = 0.75
+"""Cycles of a product in parts, as a share of the direct one's, below which it is taken for faster: what is estimated
+leaves out the ends of rows, and what small matrices wait for."""
 _Key = tuple[str, str, str]
 """Values of the knobs "between", "pack.0" and "pack.1"."""
 
@@ -43,33 +50,40 @@ class Products:
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: between (cache or memory), block (rows at a time), what is packed, and those of both tiles."""
         plans = {
-            (between, a, b): ProductPlan(
-                workload, target, threads, packed=(a == YES, b == YES), blocked=between == CACHE
-            )
+            (between, a, b): ProductPlan(workload, target, threads, packed=(a, b), blocked=between == CACHE)
             for between in (CACHE, MEMORY)
             for a in _packable(workload, 0, target)
             for b in _packable(workload, 1, target)
+            if between == CACHE or PARTS.keys().isdisjoint((a, b))
         }
-        knobs = _knobs(plans)
+        errors = parts_errors(workload)
+        knobs, wishes = _knobs(plans), _wishes(plans, workload, errors)
 
-        def plan(values: dict[str, Value]) -> ProductPlan:
-            return plans[str(values["between"]), str(values["pack.0"]), str(values["pack.1"])]
+        def legal(values: dict[str, Value]) -> bool:
+            plan = plans.get(_key(values))
+            return plan is not None and plan.legal(values)
 
         def build(values: dict[str, Value]) -> Schedule:
-            if not plan(values).legal(values):
+            if not legal(values):
                 msg = f"the knobs {values} do not fit the target; choose legal ones"
                 raise ScheduleError(msg)
-            return Schedule(tuple(plan(values).steps(values)))
+            return Schedule(tuple(plans[_key(values)].steps(values)))
 
         usual = [
             _assignment(
                 knobs, dict(zip(("between", "pack.0", "pack.1"), key, strict=True)) | plans[key].default()
             )
-            for key in sorted(plans, key=lambda key: _rank(key, workload))
+            for key in sorted(plans, key=lambda key: _rank(key, wishes))
         ]
-        space = SearchSpace(knobs, usual[0], lambda values: plan(values).legal(values), build)
+        space = SearchSpace(knobs, usual[0], legal, build)
         default, *others = [assignment for assignment in usual if space.is_legal(assignment)]
-        return SearchSpace(knobs, default, space.legal, build, tuple(others))
+
+        def error(assignment: Assignment) -> float:
+            _, *forms = _key(space.values(assignment))
+            return sum(by_form.get(form, 0.0) for by_form, form in zip(errors, forms, strict=True))
+
+        careful = next((a for a in others if not error(a)), None) if error(default) else None
+        return SearchSpace(knobs, default, space.legal, build, tuple(others), error(default), careful)
 
 
 def _packable(workload: Workload, which: int, target: Target) -> tuple[str, ...]:
@@ -78,19 +92,36 @@ def _packable(workload: Workload, which: int, target: Target) -> tuple[str, ...]
     axis = (parts.column, parts.wide)[which]
     lanes = target.lanes(workload.outputs[0].dtype.size_bytes)
     found = find_panels(workload, stage, axis.name) is not None and axis.size >= lanes
-    return (NO, YES) if found else (NO,)
+    plain = (NO, YES) if found else (NO,)
+    apart = matrices_of_parts(target) is not None and find_factors(workload, stage, axis.name) is not None
+    return (*plain, *parts_errors(workload)[which]) if apart else plain
 
 
-def _rank(key: _Key, workload: Workload) -> int:
-    """How far from what is best without measuring: in the cache, and packed for many rows or gathered lanes."""
+def _wishes(
+    plans: dict[_Key, ProductPlan],
+    workload: Workload,
+    errors: tuple[Mapping[str, float], Mapping[str, float]],
+) -> tuple[str, str]:
+    """What is best done with the factors of each product, without measuring: many rows or gathered lanes are packed."""
     parts = needed_products(workload)
     many = parts.row.size >= PACKED_ROWS
-    wishes = (
-        many or gathers(workload, workload.stages[0], parts.column),
-        many or gathers(workload, workload.stages[parts.second], parts.wide),
-    )
-    wrong = sum((packed == YES) is not wish for packed, wish in zip(key[1:], wishes, strict=True))
-    return 4 * (key[0] == MEMORY) + wrong
+    found = []
+    for which, (place, axis) in enumerate(((0, parts.column), (parts.second, parts.wide))):
+        packed = many or gathers(workload, workload.stages[place], axis)
+        cycles = {key[1 + which]: plan.cycles(which) for key, plan in plans.items()}
+        form = next((f for f, e in errors[which].items() if f in cycles and e <= LARGEST_ERROR), NO)
+        apart = many and form != NO and cycles[form] < CLEARLY * cycles[NO]
+        found.append(form if apart else YES if packed else NO)
+    return found[0], found[1]
+
+
+def _rank(key: _Key, wishes: tuple[str, str]) -> int:
+    """How far from what is best without measuring: in the cache, and each product as is wished."""
+    return 4 * (key[0] == MEMORY) + sum(form != wish for form, wish in zip(key[1:], wishes, strict=True))
+
+
+def _key(values: dict[str, Value]) -> _Key:
+    return str(values["between"]), str(values["pack.0"]), str(values["pack.1"])
 
 
 def _knobs(plans: dict[_Key, ProductPlan]) -> tuple[Knob, ...]:
