@@ -89,8 +89,7 @@ class PartPhases:
     @property
     def error(self) -> float:
         """Relative to the largest output, which random data hardly ever exceed."""
-        results = self.workload.stages[-1].results
-        return ERROR * (ENLARGED if any(_is_bounded(r.body) for r in results) else 1.0)
+        return error_of(self.workload)
 
     @property
     def product_stages(self) -> tuple[Stage, Stage]:
@@ -163,6 +162,11 @@ class PartPhases:
         return (
             [] if self._map is None else map_steps(self.workload, self._map, self._target, self._target.cores)
         )
+
+
+def error_of(workload: Workload) -> float:
+    """Of sums of products of two parts and the map that stores them, relative to the largest output."""
+    return ERROR * (ENLARGED if any(_is_bounded(r.body) for r in workload.stages[-1].results) else 1.0)
 
 
 def _is_bounded(expr: Expr) -> bool:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from math import prod
 
 from compiler.dtype import DType
-from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
 from compiler.schedule.both_parts import LEFT, PLACE, parts_of_both
 from compiler.schedule.panels import PACK, panels
-from compiler.schedule.parts import BLOCK, COUNT, PAIR, PART
+from compiler.schedule.parts import COUNT, PAIR, PART
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, RFactor, Split, Step
+from compiler.space.both_part_phases import MADE, MADE_BETWEEN, block_length, matrices_of_parts
 from compiler.space.default_tile import default_values
 from compiler.space.dot_phases import copy_steps
 from compiler.space.estimate import algorithm_cycles
@@ -27,9 +27,6 @@ from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
-MADE, MADE_BETWEEN = 5.0, 3.0
-"""Cycles for a part of a vector of an operand, and of what is in registers between the products; on a Granite Rapids
-core."""
 REACHED = 0.85
 """Share of the multiply-add units that products of vectors use, with what is stored between them."""
 BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -38,18 +35,6 @@ YES, NO = "yes", "no"
 """Of a product's factors the one with the lanes is copied in panels, or none is."""
 PARTS: Mapping[str, int] = {"parts": COUNT, "parts3": 3}
 """Or both are taken apart, into so many parts."""
-
-
-def matrices_of_parts(target: Target) -> Instruction | None:
-    """The instruction that multiplies matrices of parts of floats, where the Target has one."""
-    found = (e for e in INSTRUCTIONS.values() if e.takes_matrices and e.left is DType.BF16)
-    return next((e for e in found if e.runs_on(target)), None)
-
-
-def block_length(sums: int, target: Target) -> int:
-    """Products in a block of a sum: full matrices, or all of a sum that is shorter."""
-    entry = matrices_of_parts(target)
-    return 0 if entry is None else min(entry.group * entry.depth, -(-sums // entry.group) * entry.group)
 
 
 class ProductPlan:
@@ -65,6 +50,7 @@ class ProductPlan:
         self.target, self.threads, self.blocked = target, threads, blocked
         self.parts = needed_products(workload)
         self.lanes = target.lanes(workload.outputs[0].dtype.size_bytes)
+        self._entry = matrices_of_parts(target)
         self._algorithms: list[Algorithm] = []
         self._workload = workload
         second = self.parts.second
@@ -79,9 +65,9 @@ class ProductPlan:
             at = (place, names.index(axis.name), self.lanes)
             if form == YES:
                 self._rewrite("panels", panels, at)
-            if form in PARTS:
-                sums = self._workload.stages[place].reduce_axes[0].size
-                self._rewrite("parts_of_both", parts_of_both, (*at, block_length(sums, target), PARTS[form]))
+            if form in PARTS and self._entry is not None:
+                length = block_length(self._workload.stages[place].reduce_axes[0].size, self._entry)
+                self._rewrite("parts_of_both", parts_of_both, (*at, length, PARTS[form]))
         self._packs = [s for s in self._workload.stages if s.name.startswith(PACK)]
         self._stages = [s for s in self._workload.stages if s not in self._packs]
         self._last = self._stages[-1]
@@ -104,8 +90,8 @@ class ProductPlan:
     def _tile(self, name: str, form: str) -> RegisterTile:
         place = next(i for i, s in enumerate(self._stages) if s.name == name)
         anchor, store = self._stages[place : place + 2]
-        if form in PARTS and (entry := matrices_of_parts(self.target)) is not None:
-            dot, factors = (entry, PLACE), Factors(PAIR, summed=BLOCK, near=True)
+        if form in PARTS and self._entry is not None:
+            dot, factors = (self._entry, PLACE), Factors(PAIR, near=True)
             return MatrixTile(
                 self._workload, anchor, store, self.target, self.threads, dot, factors, inside=self.blocked
             )

@@ -20,8 +20,9 @@ from compiler.errors import ScheduleError
 from compiler.schedule.both_parts import find_factors
 from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
+from compiler.space.both_part_phases import matrices_of_parts
 from compiler.space.product_errors import LARGEST_ERROR, parts_errors
-from compiler.space.product_plan import NO, PARTS, YES, ProductPlan, matrices_of_parts
+from compiler.space.product_plan import NO, PARTS, YES, ProductPlan
 from compiler.space.product_structure import find_products, needed_products
 from compiler.space.space import Assignment, Knob, SearchSpace, Value
 from compiler.space.structure import gathers

@@ -13,6 +13,7 @@ from compiler.schedule.panels import find_panels
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
+from compiler.space.both_part_phases import BothPartPhases, both_part_phases
 from compiler.space.default_tile import default_values, output_cycles, reads_apart
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.down_tile import down_axis, shares_beside
@@ -116,7 +117,10 @@ class Reduction:
         careful = _preferred(kind, plans, usual)
         chosen, error = careful, 0.0
         space = SearchSpace(knobs, assignments[careful], legal, build)
-        if careful == DIRECT and (fewer := _fewer_multiplications(workload, plans, target)) is not None:
+        if (
+            careful in (DIRECT, PANELS)
+            and (fewer := _fewer_multiplications(workload, plans, target)) is not None
+        ):
             chosen, error = fewer
         others = [assignments[name] for name in reversed(plans) if name != chosen]
         return replace(
@@ -167,7 +171,7 @@ def _fewer_multiplications(
     fewer = {
         name: phases
         for name, plan in plans.items()
-        if isinstance(phases := plan.phases, WinogradPhases | StrassenPhases | PartPhases)
+        if isinstance(phases := plan.phases, WinogradPhases | StrassenPhases | PartPhases | BothPartPhases)
         and phases.error <= TASK_ERROR_BUDGET
     }
     costs = {name: phases.cycles(target) for name, phases in fewer.items()}
@@ -205,7 +209,7 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         plans[DOWN] = _Plan(down, None)
     for name, phases in _phases(workload, direct.tile, down, target, threads):
         stages, inside = phases.product_stages, name == APART
-        if isinstance(phases, SeparatedPhases | WinogradBlocks | PartPhases):
+        if isinstance(phases, SeparatedPhases | WinogradBlocks | PartPhases | BothPartPhases):
             made: RegisterTile = phases.tile(target, threads)
         else:
             made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
@@ -259,7 +263,8 @@ def _phases(
             yield f"winograd{m} in blocks", blocks
     if can_cut(workload, target):
         yield STRASSEN, StrassenPhases(workload, target)
-    if (parted := part_phases(workload, target)) is not None:
+    parted: PartPhases | BothPartPhases | None = part_phases(workload, target)
+    if (parted := parted or both_part_phases(workload, target)) is not None:
         yield PARTS, parted
     vector, lanes = tile.axes.vector, tile.axes.lanes
     if lanes > 1 and find_panels(workload, tile.anchor, vector.name) is not None:
