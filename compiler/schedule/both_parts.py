@@ -10,7 +10,7 @@
 compiler/schedule/parts.py. Three parts hold all of a float. Of their products six are as large as the last bits of the
 largest one:
 
-    (p, q) = (0, 0), (0, 1), (0, 2), (1, 1), (1, 0), (2, 0)
+    (p, q) = (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLACE, GROUP, ELEMENT = "place", "group", "element"
 _PAIR = Index.of(PAIR)
 _PAIRS: Mapping[int, tuple[int, Index, Index]] = {
     COUNT: (PRODUCTS, (Index.of(PRODUCTS - 1) - _PAIR) // COUNT, _PAIR // COUNT),
-    3: (6, _PAIR // 3 + _PAIR // 5, _PAIR - _PAIR // 3 * 2 - _PAIR // 4 * 2 - _PAIR // 5),
+    3: (6, _PAIR // 3 + _PAIR // 5, _PAIR % 5 % 3),
 }
 """By the number of parts: how many of their products are added, and of each the part of the left and right factor."""
 _ZERO = Const(0, DType.BF16)

@@ -82,20 +82,24 @@ def _parts(workload: Workload, length: int) -> Workload:
 
 
 def part_of(value: Expr, dtype: DType, count: int = COUNT, *, finite: bool = False) -> Expr:
-    """The part of an element that the axis PART numbers, of so many; `finite`: the largest one of any element is."""
-    bounded = value
-    if not finite:
-        most = Const(LARGEST, DType.F32)
-        above = apply("larger", value, Const(-LARGEST, DType.F32))
-        bounded = apply("select", apply("less", above, most), above, most)
-    found = [apply("as_bf16", bounded)]
-    for _ in range(1, count):
+    """The part of an element that the axis PART numbers, of so many.
+
+    All but the last are finite, so that an infinity is in one of them alone; `finite`: they are without being made so.
+    """
+    found: list[Expr] = []
+    for _ in range(count - 1):
+        found.append(apply("as_bf16", value if finite else _bounded(value)))
         value = apply("sub", value, found[-1])
-        found.append(apply("as_bf16", value))
-    chosen: Expr = Cast(found[-1], dtype)
-    for number in range(count - 1, 0, -1):
-        chosen = Guard((Bound(Index.of(PART), 0, number),), Cast(found[number - 1], dtype), chosen)
+    chosen: Expr = Cast(apply("as_bf16", value), dtype)
+    for number, part in reversed(list(enumerate(found, start=1))):
+        chosen = Guard((Bound(Index.of(PART), 0, number),), Cast(part, dtype), chosen)
     return chosen
+
+
+def _bounded(value: Expr) -> Expr:
+    most = Const(LARGEST, DType.F32)
+    above = apply("larger", value, Const(-LARGEST, DType.F32))
+    return apply("select", apply("less", above, most), above, most)
 
 
 class _Parting(Copying):

@@ -19,7 +19,7 @@ from compiler.workload.ir import Workload
 TWO, THREE = PARTS
 OF_SUMS = 7e-6
 """Relative to the largest output, of products of two parts; measured as 4e-6 to 6e-6."""
-OF_EXPONENTIALS = 7e-6
+OF_EXPONENTIALS = 1e-5
 """The same of exponentials of sums that are around 1."""
 WHOLE = 1e-6
 """The same with three parts: that of any order of sums."""

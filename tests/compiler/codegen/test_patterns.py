@@ -75,3 +75,41 @@ def test_they_are_never_read_one_by_one(target: str, factor: int) -> None:
     space = build_space(workload, PRESETS[target], 1)
     ir = nest_ir(build_nest(workload, space.schedule(space.default)), PRESETS[target])
     assert not re.search(r"insertelement <\d+ x float>.*, i64 [1-9]", ir)
+
+
+@pytest.mark.parametrize("apart", ["rows", "columns"])
+@pytest.mark.parametrize("columns", [16, 29])
+def test_lanes_of_a_few_runs(apart: str, columns: int) -> None:
+    """Two rows in turns, or pairs of neighbours out of many rows: each run is one load; ends have fewer lanes."""
+    lane, whole = Index.of("s1"), 2 * columns
+    if apart == "rows":
+        shape, at_lane = (2 * ROWS, columns), (Index.of("s0") * 2 + lane % 2, lane // 2)
+    else:
+        shape, at_lane = (columns, 2 * ROWS), (lane // 2, Index.of("s0") * 2 + lane % 2)
+    workload = mapped(Load("x0", at_lane), (ROWS, whole), (operand("x0", *shape),))
+    operands = random_operands(workload)
+    x = operands["x0"]
+    if apart == "rows":
+        expected = x.reshape(ROWS, 2, columns).transpose(0, 2, 1).reshape(ROWS, whole)
+    else:
+        expected = x.reshape(columns, ROWS, 2).transpose(1, 0, 2).reshape(ROWS, whole)
+    space = build_space(workload, native_target(), 1)
+    for assignment in {space.default, *space.starts}:
+        np.testing.assert_array_equal(run_native(workload, space.schedule(assignment), operands), expected)
+    wide = build_space(workload, PRESETS["x86-64-v4"], 1)
+    ir = nest_ir(build_nest(workload, wide.schedule(wide.default)), PRESETS["x86-64-v4"])
+    length = 8 if apart == "rows" else 2
+    assert f"= load <{length} x float>" in ir
+
+
+@pytest.mark.parametrize("size", [40, 44, 47])
+def test_a_test_of_a_part_of_the_lanes(size: int) -> None:
+    """Each lane reads what half its number says, where that is; in the last vector some lanes are outside."""
+    half = Index.of("s0") * 8 + Index.of("s1") // 2
+    body = Guard((Bound(half, 0, size),), Load("x0", (half,)), Const(7.0))
+    workload = mapped(body, (6, 16), (operand("x0", size),))
+    operands = random_operands(workload)
+    padded = np.pad(operands["x0"], (0, 48 - size), constant_values=7.0)
+    expected = np.repeat(padded, 2).reshape(6, 16)
+    for assignment in {(space := build_space(workload, native_target(), 1)).default, *space.starts}:
+        np.testing.assert_array_equal(run_native(workload, space.schedule(assignment), operands), expected)
