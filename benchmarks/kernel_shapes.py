@@ -29,6 +29,7 @@ from benchmarks.kernel_models import (
     gather_step,
     integer_matmul,
     largest,
+    masked_attention,
     matmul,
     normalisation,
     normalisation_in_parts,
@@ -167,6 +168,10 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         "mm_7x13x11": partial(matmul, 7, 13, 11),
         **{f"patches{p}_3_{o}_224": partial(embedding, 3, o, 224, p) for p, o in ((4, 96), (16, 768))},
         "topk10_16x10000": partial(largest, 16, 10_000, 10),
+        **{f"attention_{h}x{n}x64": partial(masked_attention, h, n, 64) for h, n in ((12, 197), (6, 1500))},
+        **{f"bmm_{b}x{m}x{k}x{n}": partial(batch_matmul, b, m, k, n) for b, m, k, n in (
+            (12, 128, 64, 128), (1, 512, 512, 512), (1, 1000, 64, 1000),
+        )},
         **{f"conv3x3g{c // per}_{c}_{s}": partial(_square, 3, c, c, s, 1, c // per) for c, per, s in (
             (64, 16, 28), (192, 24, 20), (192, 48, 28), (384, 192, 12), (432, 48, 14),
         )},

@@ -175,17 +175,20 @@ def copy_steps(
     target: Target,
     made: tuple[str, ...] = (),
     *,
-    shared: bool = True,
+    block: int = 0,
     copied: Stage | None = None,
 ) -> list[Step]:
     """The copy of `copied_data`, or another: rows shared out, the innermost dimension by whole vectors.
 
-    `made`: axes of which every place is made of the same vector. `shared`: out among threads.
+    `made`: axes of which every place is made of the same vector. `block`: how many rows are copied at a time, by the
+    thread that reads them; 0 for all of them, shared out among threads.
     """
     stage = copied or workload.stages[0]
     axes = tile_axes(workload, stage, target)
     vector = axes.vector.name
     across = crossing_axis(workload, stage, axes)
+    if block % axes.lanes:
+        across = None  # its blocks would not be whole
     inside = {vector, *made}
     outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name not in inside]
     inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), *made, f"{vector}.i"]
@@ -193,7 +196,7 @@ def copy_steps(
     if across is not None:
         steps.append(Split(stage.name, across, axes.lanes))
     steps.append(Reorder(stage.name, (*outer, *inner)))
-    if shared:
+    if not block:
         steps += share(stage.name, outer or inner[:1])
     if across is not None:
         steps.append(Bind(stage.name, f"{across}.i", LoopKind.UNROLLED))

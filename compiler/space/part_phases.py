@@ -17,7 +17,7 @@ from compiler.space.dot_phases import copy_steps, instructions
 from compiler.space.estimate import fetched
 from compiler.space.matrix_tile import HANDED_OVER, Factors, MatrixTile
 from compiler.space.register_tile import RegisterTile
-from compiler.space.space import Value
+from compiler.space.space import Value, number
 from compiler.space.vector_map import map_steps
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -151,7 +151,7 @@ class PartPhases:
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The parts of the data, then the tile; or the tile, and the parts of a block of its rows inside."""
         at = tile.made_at(values) if isinstance(tile, MatrixTile) else ""
-        made = copy_steps(self.workload, self._target, (PART,), shared=not at)
+        made = copy_steps(self.workload, self._target, (PART,), block=number(values, "rows") if at else 0)
         if not at:
             return [self._algorithm, *made, *tile.steps(values), *self._after()]
         placed = ComputeAt(STAGE, tile.store.name, at)

@@ -199,7 +199,8 @@ class ProductPlan:
                 steps += copy_steps(self._workload, self.target, (PART,), copied=pack)
             else:
                 steps += map_steps(self._workload, pack, self.target, self.threads)
-        loop, own = self._blocks(number(values, "block")) if self.blocked else (None, [])
+        rows = number(values, "block")
+        loop, own = self._blocks(rows) if self.blocked else (None, [])
         steps += own
         tiles = {tile.store.name: (tile, which) for which, tile in enumerate(self._tiles)}
         anchors = {tile.anchor.name for tile in self._tiles}
@@ -208,7 +209,7 @@ class ProductPlan:
                 tile, which = tiles[stage.name]
                 steps += [*self._at(stage, loop), *tile.steps(_of(values, which))]
             elif stage.name.startswith(LEFT):
-                made = copy_steps(self._workload, self.target, (PART,), shared=loop is None, copied=stage)
+                made = copy_steps(self._workload, self.target, (PART,), block=rows, copied=stage)
                 steps += [*self._at(stage, loop), *made]
             elif stage.name not in anchors and not (self.blocked and stage is self._last):
                 steps += self._between(stage, loop, number(values, "accumulators"))

@@ -51,7 +51,7 @@ def in_parts(space: SearchSpace, count: int) -> list[Schedule]:
     """The best of them without measuring, and random ones."""
     own = [a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts"]
     rng = random.Random(count)
-    drawn = (space.sample(rng) for _ in range(300))
+    drawn = (space.sample(rng) for _ in range(100))
     more = dict.fromkeys(a for a in drawn if space.values(a)["algorithm"] == "parts")
     return [space.schedule(a) for a in [*own, *more][:count]]
 
@@ -70,10 +70,9 @@ def test_the_rewritten_product_is_the_same(shape: str, turned: str, count: int) 
     assert [t.dtype for t in made.temporaries[:2]] == [DType.BF16] * 2
 
 
-@pytest.mark.parametrize("turned", ["", "x0 x1"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_interpreter_agrees(shape: str, turned: str) -> None:
-    workload = product(*SHAPES[shape], turned=turned)
+def test_the_interpreter_agrees(shape: str) -> None:
+    workload = product(*SHAPES[shape], turned="x1")
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     (plan,) = in_parts(build_space(workload, WITH_MATRICES, 1), 1)
@@ -81,14 +80,13 @@ def test_the_interpreter_agrees(shape: str, turned: str) -> None:
 
 
 @NEEDS
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("turned", ["", "x0", "x1", "x0 x1"])
+@pytest.mark.parametrize(("turned", "threads"), [("", 1), ("x0 x1", 2)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_machine_code_agrees(shape: str, turned: str, threads: int) -> None:
     workload = product(*SHAPES[shape], turned=turned)
     operands = random_operands(workload, threads)
     expected = reference_outputs(workload, operands)["y0"]
-    for plan in in_parts(build_space(workload, WITH_MATRICES, threads), 3):
+    for plan in in_parts(build_space(workload, WITH_MATRICES, threads), 2):
         assert relative_error(run_native(workload, plan, operands, threads=threads), expected) < ERROR
 
 
@@ -183,7 +181,7 @@ def test_attention_takes_three_parts_where_scores_are_not_scaled() -> None:
     assert not {"parts", "parts3"} & set(careful.values(careful.default).values())
 
 
-@pytest.mark.parametrize("shape", [(2, 20, 37, 20), (1, 33, 18, 5)])
+@pytest.mark.parametrize("shape", [(1, 19, 18, 13), (1, 33, 17, 5)])
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_in_every_form_agrees(shape: tuple[int, int, int, int], masked: bool) -> None:  # noqa: FBT001
     workload = attention(*shape, masked=masked)
