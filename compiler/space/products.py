@@ -109,7 +109,8 @@ def _wishes(
     found = []
     for which, (place, axis) in enumerate(((0, parts.column), (parts.second, parts.wide))):
         packed = many or gathers(workload, workload.stages[place], axis)
-        cycles = {key[1 + which]: plan.cycles(which) for key, plan in plans.items()}
+        alike = {key[1 + which]: plan for key, plan in plans.items()}
+        cycles = {form: plan.cycles(which) for form, plan in alike.items()}
         form = next((f for f, e in errors[which].items() if f in cycles and e <= LARGEST_ERROR), NO)
         apart = many and form != NO and cycles[form] < CLEARLY * cycles[NO]
         found.append(form if apart else YES if packed else NO)

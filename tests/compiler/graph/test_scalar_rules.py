@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compiler.evaluate import evaluate_compute
 from compiler.graph.ir import Compute
-from compiler.graph.scalar_rules import simplified
+from compiler.graph.scalar_rules import interval, simplified
 from compiler.index import Index
 from compiler.scalar import Const, Expr, apply
 from compiler.scalar_ops import OPS, Signature
@@ -124,6 +124,17 @@ def expressions() -> st.SearchStrategy[Expr]:
         return st.one_of(unary, binary, guard, chosen)
 
     return st.recursive(leaves, grow, max_leaves=8)
+
+
+def test_the_bounds_of_an_exponential() -> None:
+    low, high = interval(apply("exp", apply("min", X, ZERO)), {})
+    assert low == 0.0
+    assert 1.0 <= high < 1.02
+    assert (
+        interval(apply("exp", X), {})
+        == interval(apply("exp", apply("min", X, Const(100.0))), {})
+        == (0.0, math.inf)
+    )
 
 
 SPECIAL = np.array([0.0, 1.0, -1.0, 2.5, -7.0, math.inf, -math.inf, math.nan], np.float32)

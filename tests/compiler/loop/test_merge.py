@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from compiler.dtype import DType
@@ -79,6 +81,18 @@ def test_a_loop_that_reads_what_the_one_before_stored_joins_it() -> None:
     assert merged.body.statements[0] == CLEARED
     assert isinstance(loop.body, Block)
     assert [s.buffer for s in walk_statements(loop.body) if isinstance(s, Store)] == ["t", "s"]
+
+
+def test_loops_of_one_variable_length_join_and_others_do_not() -> None:
+    def ended(loop: For, bound: Index) -> For:
+        return replace(loop, extent=Extent(4, bound))
+
+    end = Index.of("b") * -4 + 6
+    total = summed(place("w", "j"))
+    around = over("b", ended(DOUBLED, end), CLEARED, ended(total, end), size=2)
+    assert len(loops(merge(nest(around)).body)) == 2
+    apart = nest(over("b", ended(DOUBLED, end), CLEARED, ended(total, end - 1), size=2))
+    assert merge(apart) is apart
 
 
 @pytest.mark.parametrize(
