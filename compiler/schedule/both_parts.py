@@ -69,9 +69,8 @@ def find_factors(workload: Workload, stage: Stage, name: str) -> Factors | None:
     summed = stage.reduce_axes[0]
     plain = all(index.is_affine() for load in (left, right) for index in load.indices)
     typed = {stage.dtype, *(buffers[load.buffer].dtype for load in (left, right))} == {DType.F32}
-    fixed = all(
-        a.extent.constant is not None for a in (*stage.axes, summed) if a.name in _names(left) | _names(right)
-    )
+    axes = {a.name: a for a in (*stage.axes, summed)}
+    fixed = all(axes[n].extent.constant is not None for n in (name, summed.name))
     if not (plain and typed and fixed) or any(summed.name not in _names(load) for load in (left, right)):
         return None
     return Factors(left, right, summed)

@@ -39,6 +39,12 @@ _Key = tuple[str, str, str]
 """Values of the knobs "between", "pack.0" and "pack.1"."""
 
 
+_Wish = tuple[str, str]
+"""What is best done with the factors of a product, and what is if they are not taken apart."""
+_FARTHEST = 5
+"""More than any choice in the cache is from what is wished for both products."""
+
+
 class Products:
     """The rule."""
 
@@ -102,24 +108,27 @@ def _wishes(
     plans: dict[_Key, ProductPlan],
     workload: Workload,
     errors: tuple[Mapping[str, float], Mapping[str, float]],
-) -> tuple[str, str]:
+) -> tuple[_Wish, _Wish]:
     """What is best done with the factors of each product, without measuring: many rows or gathered lanes are packed."""
     parts = needed_products(workload)
     many = parts.row.size >= PACKED_ROWS
     found = []
     for which, (place, axis) in enumerate(((0, parts.column), (parts.second, parts.wide))):
-        packed = many or gathers(workload, workload.stages[place], axis)
+        plain = YES if many or gathers(workload, workload.stages[place], axis) else NO
         alike = {key[1 + which]: plan for key, plan in plans.items()}
         cycles = {form: plan.cycles(which) for form, plan in alike.items()}
         form = next((f for f, e in errors[which].items() if f in cycles and e <= LARGEST_ERROR), NO)
         apart = many and form != NO and cycles[form] < CLEARLY * cycles[NO]
-        found.append(form if apart else YES if packed else NO)
+        found.append((form if apart else plain, plain))
     return found[0], found[1]
 
 
-def _rank(key: _Key, wishes: tuple[str, str]) -> int:
+def _rank(key: _Key, wishes: tuple[_Wish, _Wish]) -> int:
     """How far from what is best without measuring: in the cache, and each product as is wished."""
-    return 4 * (key[0] == MEMORY) + sum(form != wish for form, wish in zip(key[1:], wishes, strict=True))
+    far = 0
+    for form, wish in zip(key[1:], wishes, strict=True):
+        far += wish.index(form) if form in wish else len(wish)
+    return _FARTHEST * (key[0] == MEMORY) + far
 
 
 def _key(values: dict[str, Value]) -> _Key:
