@@ -8,7 +8,7 @@ from compiler.index import Index
 from compiler.scalar import Expr, Load, rewrite
 from compiler.symbol import Axis, Symbol
 from compiler.workload.ir import Operand, Stage, Workload
-from tests.compiler.workloads import KINDS
+from tests.compiler.workloads import KINDS, product
 
 BATCH = Symbol("n0", 1, 1 << 20)
 SIZES = (1, 2, 7, 8, 13, 32)
@@ -60,6 +60,7 @@ def symbolic_rows(workload: Workload, shared: frozenset[str] = frozenset()) -> W
 SYMBOLIC: dict[str, Workload] = {kind: batched(workload) for kind, workload in KINDS.items()} | {
     "matmul_rows": symbolic_rows(KINDS["matmul"]),
     "matmul_dynamic_rows": symbolic_rows(KINDS["matmul_dynamic"], frozenset({"x1"})),
+    "product_of_activations": batched(product(2, 20, 24, 35, turned="x1")),
     "row_sum_rows": symbolic_rows(KINDS["row_sum"]),
     "add_relu_rows": symbolic_rows(KINDS["add_relu"]),
 }

@@ -55,7 +55,7 @@ def schedules(kind: str, count: int) -> Iterator[tuple[int, SearchSpace, Assignm
 
 def tolerance(plan: Schedule) -> float:
     """Products of parts are less exact: the hyperbolic tangent of sums of 20 enlarges their error 20 times."""
-    return 3e-4 if any(isinstance(s, Algorithm) and s.name == "parts" for s in plan.steps) else 1e-5
+    return 3e-4 if any(isinstance(s, Algorithm) and s.name.startswith("parts") for s in plan.steps) else 1e-5
 
 
 def check(kind: str, count: int) -> int:
