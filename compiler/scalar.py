@@ -94,6 +94,11 @@ class Guard:
     inside: Expr
     outside: Expr
 
+    @property
+    def tests_reads(self) -> bool:
+        """Whether a bound says which places may be read inside, not only which of two values is taken."""
+        return not read_names(self.inside).isdisjoint({n for b in self.bounds for n in b.index.names()})
+
 
 @dataclass(frozen=True, slots=True)
 class Cast:
@@ -185,6 +190,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def loads(expr: Expr) -> tuple[Load, ...]:
     """All loads, in order of appearance."""
     return tuple(e for e in walk(expr) if isinstance(e, Load))
+
+
+def read_names(expr: Expr) -> set[str]:
+    """The axes and loops on which the places depend that are read."""
+    return {name for load in loads(expr) for index in load.indices for name in index.names()}
 
 
 def lookup_names(expr: Expr) -> dict[str, frozenset[str]]:

@@ -197,7 +197,8 @@ class Values:
                 continue
             tests.append(self._out.value(f"icmp ult i64 {number}, {bound.high - bound.low}"))
         if not tests:
-            return self.value(guard.inside)
+            # Where other copies of an unrolled loop may not read, a block must not read ahead.
+            return self._unguarded(guard.inside) if guard.tests_reads else self.value(guard.inside)
         condition = tests[0]
         for test in tests[1:]:
             condition = self._out.value(f"and i1 {condition}, {test}")

@@ -24,7 +24,7 @@ from compiler.graph.scalar_rules import interval
 from compiler.index import Index
 from compiler.loop.room import spread_rows
 from compiler.packing import LARGEST
-from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, below, loads
+from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, below, read_names
 from compiler.schedule.panels import PACK
 from compiler.schedule.parts import BLOCK, COUNT, PAIR, PART, PRODUCTS, part_of
 from compiler.symbol import Axis, axis
@@ -62,7 +62,7 @@ def find_factors(workload: Workload, stage: Stage, name: str) -> Factors | None:
         case _:
             return None
     buffers, constants = workload.buffers, {o.name for o in workload.operands if o.constant}
-    along = [name in _names(load) for load in (a, b)]
+    along = [name in read_names(load) for load in (a, b)]
     if len(stage.reduce_axes) != 1 or sum(along) != 1 or {a.buffer, b.buffer} & constants:
         return None
     left, right = (b, a) if along[0] else (a, b)
@@ -71,7 +71,7 @@ def find_factors(workload: Workload, stage: Stage, name: str) -> Factors | None:
     typed = {stage.dtype, *(buffers[load.buffer].dtype for load in (left, right))} == {DType.F32}
     axes = {a.name: a for a in (*stage.axes, summed)}
     fixed = all(axes[n].extent.constant is not None for n in (name, summed.name))
-    if not (plain and typed and fixed) or any(summed.name not in _names(load) for load in (left, right)):
+    if not (plain and typed and fixed) or any(summed.name not in read_names(load) for load in (left, right)):
         return None
     return Factors(left, right, summed)
 
@@ -171,7 +171,7 @@ class _Parting:
         return stage, buffer, Load(buffer.name, (*at, Index.of(PLACE) // _PAIRED, element))
 
     def _kept(self, load: Load) -> tuple[Axis, ...]:
-        names = _names(load)
+        names = read_names(load)
         return tuple(a for a in self.stage.axes if a.name in names)
 
     def _copy(
@@ -226,7 +226,3 @@ def _is_finite(stage: Stage) -> bool:
     """Whether all that a map stores is small, whatever it reads."""
     low, high = interval(stage.body, {})
     return low >= -LARGEST and high <= LARGEST
-
-
-def _names(load: Load) -> set[str]:
-    return {name for e in loads(load) for index in e.indices for name in index.names()}

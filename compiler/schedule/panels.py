@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.scalar import Apply, Expr, Guard, Load, below, rewrite
+from compiler.scalar import Apply, Expr, Guard, Load, below, read_names, rewrite
 from compiler.scalar_type import neutral
 from compiler.symbol import Axis, as_size, axis, ceiling, divides, product, size_at
 from compiler.workload.ir import Operand, Stage, Workload
@@ -47,7 +47,7 @@ def find_panels(workload: Workload, stage: Stage, name: str) -> Panels | None:
         case _:
             return None
     operands = {o.name: o for o in workload.operands}
-    along = [load for load in (a, b) if name in _names(load)]
+    along = [load for load in (a, b) if name in read_names(load)]
     if len(along) != 1:
         return None
     (load,) = along
@@ -56,7 +56,7 @@ def find_panels(workload: Workload, stage: Stage, name: str) -> Panels | None:
         or load.buffer not in operands
     ):
         return None
-    names, axes = _names(load), {a.name: a for a in stage.axes}
+    names, axes = read_names(load), {a.name: a for a in stage.axes}
     kept = tuple(a for a in stage.axes if a.name in names and a.name != name)
     reduced = tuple(a for a in stage.reduce_axes if a.name in names)
     usual = {s.name: s.nominal for s in workload.symbols}
@@ -124,7 +124,3 @@ def _element(found: Panels, lanes: int, dtype: DType) -> Expr:
     if divides(lanes, found.along.extent):
         return load
     return Guard((below(whole, found.along.extent),), load, neutral("sum", dtype))
-
-
-def _names(load: Load) -> set[str]:
-    return {name for index in load.indices for name in index.names()}

@@ -8,17 +8,17 @@ softmax of scores around 1, as attention has that divides by sqrt(n), stays exac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, sqrt
+from math import inf, prod, sqrt
 
 from compiler.scalar import Apply, Const, Expr, Load, walk
 from compiler.space.part_phases import BOUNDED
 from compiler.space.product_plan import PARTS
 from compiler.space.product_structure import needed_products
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Stage, Workload
 
 TWO, THREE = PARTS
 OF_SUMS = 7e-6
-"""Relative to the largest output, of products of two parts; measured as 4e-6 to 6e-6."""
+"""Relative to the largest output, of products of two parts, which random data hardly ever exceed."""
 OF_EXPONENTIALS = 1e-5
 """The same of exponentials of sums that are around 1."""
 WHOLE = 1e-6
@@ -35,10 +35,17 @@ def parts_errors(workload: Workload) -> tuple[Mapping[str, float], Mapping[str, 
     first = workload.stages[0]
     of_first = OF_SUMS
     if bounded:
-        scale = _scale(between[0].body, first.target)
+        scale = _scale(between[0].body, first.target) * prod(map(_enlarged, between[1:]))
         sums = first.points // max(1, workload.buffers[first.target].elements)
         of_first = OF_EXPONENTIALS * max(1.0, sqrt(sums) * scale)
     return {TWO: of_first, THREE: WHOLE}, {TWO: OF_SUMS}
+
+
+def _enlarged(stage: Stage) -> float:
+    """What the constants of a further stage multiply by, those that make smaller left out."""
+    products = (e.args for e in walk(stage.body) if isinstance(e, Apply) and e.op == "mul")
+    constants = (abs(float(x.value)) for args in products for x in args if isinstance(x, Const))
+    return prod(max(1.0, c) for c in constants)
 
 
 def _scale(expr: Expr, buffer: str) -> float:

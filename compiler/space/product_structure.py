@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from compiler.errors import ScheduleError
 from compiler.graph.ir import product_factors
 from compiler.index import Index
-from compiler.scalar import Load, loads
+from compiler.scalar import loads, read_names
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage, Workload
 
@@ -67,10 +67,10 @@ def _is_contraction(stage: Stage) -> bool:
 def _row(second: Stage, column: Axis, wide: list[Axis]) -> Axis | None:
     """The innermost axis of the product that the operand with the wide axis does not have."""
     names = {a.name for a in wide}
-    other = [load for load in loads(second.body) if _used(load) & names]
-    if len(other) != 1 or column.name not in _used(other[0]):
+    other = [load for load in loads(second.body) if read_names(load) & names]
+    if len(other) != 1 or column.name not in read_names(other[0]):
         return None
-    rows = [a for a in second.axes if a.name not in _used(other[0]) and a.size > 1]
+    rows = [a for a in second.axes if a.name not in read_names(other[0]) and a.size > 1]
     return rows[-1] if rows else None
 
 
@@ -82,10 +82,6 @@ def _along_rows(stage: Stage, outer: set[str], column: Axis) -> bool:
 
 def _names(stage: Stage) -> set[str]:
     return {a.name for a in stage.axes}
-
-
-def _used(load: Load) -> set[str]:
-    return {name for index in load.indices for name in index.names()}
 
 
 def _stores_plain(stage: Stage) -> bool:

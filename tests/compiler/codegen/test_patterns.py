@@ -113,3 +113,17 @@ def test_a_test_of_a_part_of_the_lanes(size: int) -> None:
     expected = np.repeat(padded, 2).reshape(6, 16)
     for assignment in {(space := build_space(workload, native_target(), 1)).default, *space.starts}:
         np.testing.assert_array_equal(run_native(workload, space.schedule(assignment), operands), expected)
+
+
+def test_no_block_is_read_ahead_of_rows_that_end() -> None:
+    """Columns that a copy fills up: every copy of the unrolled loop knows its test, and no row has 16 elements."""
+    body = Guard((Bound(Index.of("s0"), 0, 13),), Load("x0", at("s1", "s0")), Const(0.0))
+    workload = mapped(body, (16, 16), (operand("x0", 16, 13),))
+    operands = random_operands(workload)
+    space = build_space(workload, native_target(), 1)
+    got = run_native(workload, space.schedule(space.default), operands)
+    np.testing.assert_array_equal(got, np.pad(operands["x0"].T, ((0, 3), (0, 0))))
+    wide = build_space(workload, PRESETS["x86-64-v4"], 1)
+    assert "= load <16 x float>" not in nest_ir(
+        build_nest(workload, wide.schedule(wide.default)), PRESETS["x86-64-v4"]
+    )
