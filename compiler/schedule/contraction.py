@@ -95,6 +95,16 @@ def group_dimension(load: Load, name: str) -> int:
     return next(d for d, index in enumerate(load.indices) if name in index.names())
 
 
+def dimensions_last(load: Load, axes: tuple[Axis, ...]) -> tuple[int, ...] | None:
+    """The dimensions of what is read, those that run over the axes last; None where others move along them too."""
+    names = {a.name for a in axes}
+    ends = [next((d for d, i in enumerate(load.indices) if i.name == a.name), -1) for a in axes]
+    others = [d for d in range(len(load.indices)) if d not in ends]
+    if min(ends) < 0 or any(load.indices[d].names() & names for d in others):
+        return None
+    return (*others, *ends)
+
+
 def computes(workload: Workload, stage: Stage, entry: Instruction) -> Contraction | None:
     """The factors, where the instruction gives what the stage says (its data perhaps copied first), else None."""
     found = find_contraction(workload, stage)

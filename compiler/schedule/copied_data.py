@@ -63,7 +63,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class Copying:
-    """The rewriting. `axis`: that of the groups; `dtype`: of the copy."""
+    """The rewriting. `axis`: that of the groups; `dtype`: of the copy, whose lines are multiples of `whole`."""
 
     old: Workload
     stage: Stage
@@ -71,6 +71,7 @@ class Copying:
     axis: Axis
     dtype: DType
     group: int
+    whole: int = 1
 
     def workload(self) -> Workload:
         """The rewritten Workload."""
@@ -79,6 +80,9 @@ class Copying:
         ranges = self._ranges()
         order = self._order(load)
         spans = [self._span(load.indices[d], ranges) for d in order]
+        if self.whole > 1:
+            length = static(spans[-1].extent, BUFFER)
+            spans[-1] = replace(spans[-1], extent=Index.of(-(-length // self.whole) * self.whole))
         axes = tuple(Axis(f"e{i}", span.extent) for i, span in enumerate(spans))
         places = zip(order, axes, spans, strict=True)
         origin = {d: Index.of(a.name) * span.step + span.low for d, a, span in places}
@@ -86,7 +90,7 @@ class Copying:
             _over(load.indices[d] - span.low, span.step) for d, span in zip(order, spans, strict=True)
         )
         reduces = tuple(whole if a.name == whole.name else a for a in self.stage.reduce_axes)
-        return self.rewritten(axes, self._body(load, origin), read, reduces)
+        return self.rewritten(axes, self._body(load, origin, axes), read, reduces)
 
     def rewritten(
         self, axes: tuple[Axis, ...], value: Expr, read: tuple[Index, ...], reduces: tuple[Axis, ...]
@@ -127,7 +131,7 @@ class Copying:
         last = group_dimension(load, self.axis.name)
         return [d for d, i in enumerate(load.indices) if i.terms and d != last] + [last]
 
-    def _body(self, load: Load, origin: dict[int, Index]) -> Expr:
+    def _body(self, load: Load, origin: dict[int, Index], axes: tuple[Axis, ...]) -> Expr:
         """One element of the copy; 0 behind the end of the data, where only padded weights meet it."""
         indices = tuple(origin.get(d, index) for d, index in enumerate(load.indices))
         places = {load.indices[d]: index for d, index in origin.items()}
@@ -145,7 +149,7 @@ class Copying:
         value = self.converted(rewrite(inner, rule))
         shape = self.old.buffers[load.buffer].shape
         known = {index.terms for e in _guards(value) for index in (b.index for b in e.bounds)}
-        ranges = self._places(load, origin)
+        ranges = {a.name: a.size for a in axes if a.extent.constant is not None}
         beyond = tuple(
             Bound(index, 0, static(extent, load.buffer))
             for index, extent in zip(indices, shape, strict=True)
@@ -159,17 +163,6 @@ class Copying:
     def converted(self, value: Expr) -> Expr:
         """An element in the type of the copy."""
         return Cast(value, self.dtype)
-
-    def _places(self, load: Load, origin: dict[int, Index]) -> dict[str, int]:
-        """The extents of the copy's axes that are known."""
-        ranges = self._ranges()
-        found = {}
-        for d, index in origin.items():
-            if load.indices[d].names() <= ranges.keys():
-                name, step = index.terms[0]
-                low, high = load.indices[d].bounds(ranges)
-                found[str(name)] = (high - low) // step + 1
-        return found
 
 
 def _over(index: Index, step: int) -> Index:

@@ -15,7 +15,7 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.packing import Parts
 from compiler.scalar import Bound, Expr, Guard, Load, loads, rewrite
-from compiler.schedule.contraction import Contraction, find_contraction
+from compiler.schedule.contraction import dimensions_last, find_contraction
 from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Stage, Workload
 
@@ -68,7 +68,9 @@ def join(workload: Workload) -> Joined:
     load = loads(found.data)[0]
     data = workload.buffers[load.buffer]
     window, channel = _axes(stage, load, data)
-    order = _order(found, window, channel)
+    order = dimensions_last(found.weights, (window, channel))
+    if order is None:
+        raise _refused()
     count = channel.size
     places = load.indices[-2] - window.name
     whole = axis(AXIS, window.size * count)
@@ -117,17 +119,6 @@ def _axes(stage: Stage, load: Load, data: Operand) -> tuple[Axis, Axis]:
     if any({window.name, channel.name} & index.names() for index in load.indices[:-2]):
         raise _refused()
     return window, channel
-
-
-def _order(found: Contraction, window: Axis, channel: Axis) -> tuple[int, ...]:
-    """The dimensions of the constant, those that move along the two axes last."""
-    indices = found.weights.indices
-    ends = [next((d for d, i in enumerate(indices) if i.name == a.name), -1) for a in (window, channel)]
-    others = [d for d in range(len(indices)) if d not in ends]
-    moved = {name for d in others for name in indices[d].names()}
-    if min(ends) < 0 or {window.name, channel.name} & moved:
-        raise _refused()
-    return (*others, *ends)
 
 
 def _moved(bound: Bound, place: Index, line: Index, count: int) -> Bound:

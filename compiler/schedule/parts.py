@@ -26,6 +26,7 @@ from compiler.index import Index
 from compiler.loop.room import spread_rows
 from compiler.packing import LARGEST, Parts
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
+from compiler.schedule.columns import Columns, columns
 from compiler.schedule.contraction import find_contraction, fits, group_axis
 from compiler.schedule.copied_data import BUFFER, LINES, Copying
 from compiler.schedule.joined import Joined, join
@@ -41,7 +42,13 @@ JOINED = 2
 """A form besides LINES: a window's places and channels are one sum."""
 PATCHES = 3
 """Another form: windows beside each other are copied one after the other, and each is one sum."""
-SUMMED: Mapping[int, Callable[[Workload], Joined | Patches]] = {JOINED: join, PATCHES: patches}
+COLUMNS = 4
+"""Another form: what lines of a window hold at one place is copied side by side, and joined to what is next to it."""
+SUMMED: Mapping[int, Callable[[Workload], Joined | Patches | Columns]] = {
+    JOINED: join,
+    PATCHES: patches,
+    COLUMNS: columns,
+}
 """Forms that make one sum of several, and how."""
 PART, PAIR, BLOCK = "part", "pair", "block"
 """Names of the axes over the parts of the data, over the products, and over blocks of the sum."""
@@ -52,20 +59,24 @@ def parts(workload: Workload, parameters: tuple[int, ...]) -> Workload:
 
     `parameters`: (elements of a block of the sum, which is filled up to whole ones,), or that and a form: LINES, where
     all lines of windows are one (compiler/schedule/lines.py), JOINED, where the places of a window and their channels
-    are (compiler/schedule/joined.py), or PATCHES, where all of a window is (compiler/schedule/patches.py).
+    are (compiler/schedule/joined.py), PATCHES, where all of a window is (compiler/schedule/patches.py), or COLUMNS,
+    where its lines are (compiler/schedule/columns.py), and then the places of a line that are copied at once.
     """
-    forms = ((), (LINES,), *((form,) for form in SUMMED))
-    if len(parameters) not in (1, 2) or parameters[0] < 1 or parameters[1:] not in forms:
-        msg = f"parts needs the length of blocks, and perhaps a form of {forms[1:]}, not {parameters}"
+    length, *form = parameters or (0,)
+    forms = (LINES, *SUMMED)
+    known = not form or (form[0] in forms and len(form) == (2 if form[0] == COLUMNS else 1))
+    if not known or min(length, *form, 1) < 1:
+        msg = f"parts needs the length of blocks, and perhaps one of the forms {forms}, not {parameters}"
         raise ScheduleError(msg)
-    if parameters[1:] and parameters[1] in SUMMED:
-        line = SUMMED[parameters[1]](workload)
-        return line.apart(_parts(line.workload, parameters[0]))
-    made = _parts(workload, parameters[0])
-    return in_lines(in_planes(made)) if LINES in parameters[1:] else made
+    if form and form[0] in SUMMED:
+        line = SUMMED[form[0]](workload)
+        whole = form[1] * line.length if isinstance(line, Columns) else 1
+        return line.apart(_parts(line.workload, length, whole))
+    made = _parts(workload, length)
+    return in_lines(in_planes(made)) if form else made
 
 
-def _parts(workload: Workload, length: int) -> Workload:
+def _parts(workload: Workload, length: int, whole: int = 1) -> Workload:
     stage, buffers = workload.stages[0], workload.buffers
     found = find_contraction(workload, stage)
     grouped = None if found is None else group_axis(stage, found, length)
@@ -78,7 +89,7 @@ def _parts(workload: Workload, length: int) -> Workload:
     if not all(fits(e, DType.F32, lambda name: buffers[name].dtype) for e in (found.data, found.weights)):
         msg = "parts needs factors that are float32 in memory"
         raise ScheduleError(msg)
-    return _Parting(workload, stage, found, grouped, DType.BF16, length).workload()
+    return _Parting(workload, stage, found, grouped, DType.BF16, length, whole).workload()
 
 
 def part_of(value: Expr, dtype: DType, count: int = COUNT, *, finite: bool = False) -> Expr:

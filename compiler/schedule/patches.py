@@ -17,7 +17,7 @@ from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.packing import Parts
 from compiler.scalar import Expr, Load, rewrite
-from compiler.schedule.contraction import find_contraction
+from compiler.schedule.contraction import dimensions_last, find_contraction
 from compiler.symbol import Axis, axis, static
 from compiler.workload.ir import Operand, Workload
 
@@ -101,10 +101,10 @@ def patches(workload: Workload) -> Patches:
     line = prod(a.size for a in summed)
     if prod(a.size for a in rows) * line > GROWTH * data.elements:
         raise _refused()
-    ends = [next((d for d, i in enumerate(weights.indices) if i.name == a.name), -1) for a in summed]
-    others = [d for d in range(len(weights.indices)) if d not in ends]
-    if min(ends) < 0 or {a.name for a in summed} & {n for d in others for n in weights.indices[d].names()}:
+    order = dimensions_last(weights, summed)
+    if order is None:
         raise _refused()
+    others = order[: -len(summed)]
     patch = axis(AXIS, line)
     known = workload.buffers[weights.buffer]
     shapes = {
@@ -123,7 +123,7 @@ def patches(workload: Workload) -> Patches:
         ),
         stages=(replace(stage, body=body, reduce_axes=(patch,)), *workload.stages[1:]),
     )
-    return Patches(changed, data, read, rows, summed, (*others, *ends))
+    return Patches(changed, data, read, rows, summed, order)
 
 
 def _refused() -> ScheduleError:

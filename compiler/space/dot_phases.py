@@ -177,11 +177,13 @@ def copy_steps(
     *,
     block: int = 0,
     copied: Stage | None = None,
+    piece: int = 0,
 ) -> list[Step]:
     """The copy of `copied_data`, or another: rows shared out, the innermost dimension by whole vectors.
 
     `made`: axes of which every place is made of the same vector. `block`: how many rows are copied at a time, by the
-    thread that reads them; 0 for all of them, shared out among threads.
+    thread that reads them; 0 for all of them, shared out among threads. `piece`: elements of a line that begin
+    with a vector and have a shorter last one; 0 where all of a line is cut into vectors.
     """
     stage = copied or workload.stages[0]
     axes = tile_axes(workload, stage, target)
@@ -190,9 +192,13 @@ def copy_steps(
     if block % axes.lanes:
         across = None  # its blocks would not be whole
     inside = {vector, *made}
+    steps: list[Step] = []
+    pieces: list[str] = []
+    if piece:
+        steps, pieces, vector = [Split(stage.name, vector, piece)], [f"{vector}.o"], f"{vector}.i"
     outer = [a.name if a.name != across else f"{a.name}.o" for a in stage.axes if a.name not in inside]
-    inner = [f"{vector}.o", *([f"{across}.i"] if across is not None else []), *made, f"{vector}.i"]
-    steps: list[Step] = [Split(stage.name, vector, axes.lanes)]
+    inner = [*pieces, f"{vector}.o", *([f"{across}.i"] if across is not None else []), *made, f"{vector}.i"]
+    steps.append(Split(stage.name, vector, axes.lanes))
     if across is not None:
         steps.append(Split(stage.name, across, axes.lanes))
     steps.append(Reorder(stage.name, (*outer, *inner)))
@@ -200,5 +206,6 @@ def copy_steps(
         steps += share(stage.name, outer or inner[:1])
     if across is not None:
         steps.append(Bind(stage.name, f"{across}.i", LoopKind.UNROLLED))
-    steps += [Bind(stage.name, name, LoopKind.UNROLLED) for name in made]
+    unrolled = (f"{vector}.o", *made) if piece else made
+    steps += [Bind(stage.name, name, LoopKind.UNROLLED) for name in unrolled]
     return [*steps, Bind(stage.name, f"{vector}.i", LoopKind.VECTOR)]

@@ -39,8 +39,8 @@ NEAR_LINE = 1.0
 """The same of one that comes from the first cache."""
 LEAST = 9.0
 """Cycles for a product of small matrices, measured there; of others as many as the larger operand has rows."""
-EDGES = 1.05
-"""What other tiles for the last rows cost: ones of 28 and 28 rows took a tenth less than ones of 32 and 24."""
+CONFIGURED = 400.0
+"""Cycles for other tiles in the last rows, and back: registers are configured twice. Measured there: 220 to 490."""
 HANDED_OVER = 4.0
 """Cycles for a vector of sums that is stored, and read again by the map."""
 
@@ -303,7 +303,8 @@ class MatrixTile(RegisterTile):
             far = FAR * self._distinct * wide * depth * LINE_BYTES / lines if self._constants_are_far else 0.0
             each = sum(count * self._step(high, wide, near) for high, count in heights)
             cost += columns * (max(each, far) if rows >= size else each + far)
-        return cost * (EDGES if size % rows else 1.0), self.panels % vectors > 0, -rows * vectors
+        edges = CONFIGURED / self._steps if size % rows else 0.0
+        return cost + edges, self.panels % vectors > 0, -rows * vectors
 
     def _step(self, rows: int, wide: int, near: float) -> float:
         """Cycles of one tile: products, or the loads of operands; `near`: those of a row of the data.

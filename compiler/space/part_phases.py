@@ -8,9 +8,10 @@ from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.instruction import INSTRUCTIONS, Instruction
 from compiler.scalar import Apply, Cast, Const, Expr, loads
+from compiler.schedule.columns import Columns
 from compiler.schedule.contraction import computes, find_contraction, group_axis
 from compiler.schedule.copied_data import LINES, STAGE
-from compiler.schedule.parts import BLOCK, COUNT, PAIR, PART, PATCHES, SUMMED, parts
+from compiler.schedule.parts import BLOCK, COLUMNS, COUNT, PAIR, PART, PATCHES, SUMMED, parts
 from compiler.schedule.steps import Algorithm, ComputeAt, Step
 from compiler.space.default_order import FAR
 from compiler.space.dot_phases import copy_steps, instructions
@@ -32,6 +33,8 @@ FORMS = ((), (LINES,), *((form,) for form in SUMMED))
 """What follows the first parameter of the algorithm."""
 UNSURE = 1.1
 """Factor for sums that are stored before their map: the estimate favours them by so much where both forms are alike."""
+SHORT = 1.25
+"""Factor for sums of columns: their few instructions hide less of what storing sums takes than the estimate says."""
 MADE = 12.0
 """Cycles for both parts of a vector of the data, measured on a Granite Rapids core."""
 
@@ -55,17 +58,22 @@ def part_phases(workload: Workload, target: Target) -> PartPhases | None:
 def _form(workload: Workload, entry: Instruction, form: tuple[int, ...], target: Target) -> PartPhases | None:
     """None where the algorithm does not apply in that form, or the instruction to what it makes."""
     try:
-        summed = SUMMED[form[0]](workload).workload if form and form[0] in SUMMED else workload
+        line = SUMMED[form[0]](workload) if form and form[0] in SUMMED else None
+        summed = workload if line is None else line.workload
         found = find_contraction(summed, summed.stages[0])
         axis = None if found is None else group_axis(summed.stages[0], found, entry.group)
         if axis is None:
             return None
         parameters = (entry.group * entry.depth_of(entry.filled(axis.size) // entry.group), *form)
+        piece = 0
+        if isinstance(line, Columns):
+            places = max(1, target.lanes(entry.left.size_bytes) // line.length)
+            parameters, piece = (*parameters, places), places * line.length
         made = parts(workload, parameters)
     except ScheduleError:
         return None
     fits = entry in instructions(made, made.stages[1], target, made.stages[2])
-    return PartPhases(made, entry, parameters, target) if fits else None
+    return PartPhases(made, entry, parameters, target, piece) if fits else None
 
 
 class PartPhases:
@@ -75,16 +83,16 @@ class PartPhases:
     """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
 
     def __init__(
-        self, workload: Workload, entry: Instruction, parameters: tuple[int, ...], target: Target
+        self, workload: Workload, entry: Instruction, parameters: tuple[int, ...], target: Target, piece: int
     ) -> None:
-        """`workload`: as the algorithm makes it with its `parameters`."""
+        """`workload`: as the algorithm makes it with its `parameters`; `piece`: as of `copy_steps`."""
         self.workload, self._entry, self._target = workload, entry, target
-        self._algorithm = Algorithm("parts", parameters)
+        self._algorithm, self._piece = Algorithm("parts", parameters), piece
 
     @property
     def form(self) -> tuple[int, ...]:
         """One of FORMS."""
-        return self._algorithm.parameters[1:]
+        return self._algorithm.parameters[1:2]
 
     @property
     def error(self) -> float:
@@ -133,7 +141,7 @@ class PartPhases:
         again = between * FAR if far and not tile.made_at(tile.usual()) else 0.0
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
         whole = products + made + again + self._stored(target) + fetched(constants, products, target)
-        return whole if self._map is None else whole * UNSURE
+        return whole * (UNSURE if self._map is not None else SHORT if COLUMNS in self.form else 1.0)
 
     def _stored(self, target: Target) -> float:
         """Cycles of the map, where the sums are stored before it."""
@@ -151,7 +159,13 @@ class PartPhases:
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The parts of the data, then the tile; or the tile, and the parts of a block of its rows inside."""
         at = tile.made_at(values) if isinstance(tile, MatrixTile) else ""
-        made = copy_steps(self.workload, self._target, (PART,), block=number(values, "rows") if at else 0)
+        made = copy_steps(
+            self.workload,
+            self._target,
+            (PART,),
+            block=number(values, "rows") if at else 0,
+            piece=self._piece,
+        )
         if not at:
             return [self._algorithm, *made, *tile.steps(values), *self._after()]
         placed = ComputeAt(STAGE, tile.store.name, at)

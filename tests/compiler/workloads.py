@@ -71,12 +71,16 @@ def padded_convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1
     return anchored((out, out, oc), (kernel, kernel, ic), "sum", body, operands)
 
 
-def embedding(size: int, ic: int, oc: int, kernel: int) -> Workload:
-    """Channels first, windows side by side, as of an image cut into patches; the result channels last."""
-    rows = [Index.of(f"s{d}") * kernel + f"r{d + 1}" for d in range(2)]
+def embedding(size: int, ic: int, oc: int, kernel: int, stride: int | None = None) -> Workload:
+    """Channels first, windows side by side, as of an image cut into patches; the result channels last.
+
+    `stride`: from one window to the next, where they are not side by side.
+    """
+    step = kernel if stride is None else stride
+    rows = [Index.of(f"s{d}") * step + f"r{d + 1}" for d in range(2)]
     body = apply("mul", Load("x0", (Index.of("r0"), *rows)), Load("c0", at("s2", "r0", "r1", "r2")))
     operands = (
-        operand("x0", ic, size * kernel, size * kernel),
+        operand("x0", ic, (size - 1) * step + kernel, (size - 1) * step + kernel),
         operand("c0", oc, ic, kernel, kernel, constant=True),
     )
     return anchored((size, size, oc), (ic, kernel, kernel), "sum", body, operands)
