@@ -18,7 +18,7 @@ from math import prod
 
 from compiler.scalar import Apply, Guard, Load, loads, walk
 from compiler.schedule.steps import ComputeAt, Pack, Reorder, RFactor, Split, Step
-from compiler.space.register_tile import VECTORS, RegisterTile, innermost, unroll_sums
+from compiler.space.register_tile import HEIGHTS, RegisterTile, heights, innermost, unroll_sums
 from compiler.space.space import Value, number
 from compiler.space.structure import packable, step_along
 from compiler.symbol import Axis
@@ -73,9 +73,14 @@ class InnerTile(RegisterTile):
         return [vectors if a == self.along else (a.name, a.size) for a in self.anchor.reduce_axes]
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """As many as rows: columns are not as wide as vectors."""
+        return heights(self.panels)
+
+    @property
     def widest(self) -> int:
-        """Columns are not as wide as vectors."""
-        return VECTORS[-1]
+        """All of them."""
+        return HEIGHTS[-1]
 
     @property
     def added_up(self) -> int:

@@ -85,7 +85,7 @@ class RegisterTile:
         axes, reduces = self.axes, len(self.anchor.reduce_axes)
         found = [
             Knob("rows", self.heights),
-            Knob("vectors", tuple(v for v in VECTORS if v <= self.panels)),
+            Knob("vectors", self.widths),
             Knob("order", self._orders()),
             Knob("reduce", tuple(range(max(1, reduces)))),
             Knob("unroll", self.unrolls),
@@ -103,6 +103,11 @@ class RegisterTile:
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have, ascending."""
         return heights(self.axes.row.size if self.axes.row is not None else 1)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many vectors a tile may have, ascending."""
+        return tuple(v for v in VECTORS if v <= self.panels)
 
     @property
     def sums(self) -> list[tuple[str, int]]:
