@@ -12,7 +12,7 @@ Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
@@ -157,6 +157,7 @@ class Matrices:
         self._orders = {id(nest.root): self._order(nest) for nest in found}
         self._assigned = assigned({id(nest.root): self._forms(nest) for nest in found})
         self._usual = next(iter(self._assigned.values())).setting.configuration() if found else b""
+        self._woven: dict[int, Sequence[Callable[[], None]]] = {}
         self._inside = False
 
     def begin_function(self) -> None:
@@ -179,6 +180,10 @@ class Matrices:
             return False
         self._fresh.add(id(nest.root))
         return True
+
+    def weave(self, nest: MatrixNest, emit: Sequence[Callable[[], None]]) -> None:
+        """Have something emitted between the products of each step, spread evenly."""
+        self._woven[id(nest.root)] = emit
 
     def root(self, stmt: Stmt) -> MatrixNest | None:
         """The nest that begins with a statement, but inside of it."""
@@ -223,8 +228,12 @@ class Matrices:
                 for name, number in zip(names.others, place, strict=True):
                     stack.enter_context(self._indices.constant(name, number))
                 factors.append(self._factors(nest))
-        wide = nest.extent(names.vectors)
-        for p in order.products:
+        wide, woven, count = (
+            nest.extent(names.vectors),
+            self._woven.get(id(nest.root), ()),
+            len(order.products),
+        )
+        for number, p in enumerate(order.products):
             left, right = factors[p.pair]
             if p.loads_left:
                 step = left.step(names.rows)
@@ -234,6 +243,8 @@ class Matrices:
                 self._move(_LOAD, numbers[p.right], right, offset, right.step(names.groups))
             sums, left_number, right_number = (numbers[n] for n in (p.row * wide + p.column, p.left, p.right))
             self._out.emit(nest.entry.template[0].format(sum=sums, left=left_number, right=right_number))
+            for emit in woven[number * len(woven) // count : (number + 1) * len(woven) // count]:
+                emit()
 
     def _factors(self, nest: MatrixNest) -> tuple[_Operand, _Operand]:
         """Where the data and the weights of a pair lie."""

@@ -330,15 +330,17 @@ class Memory:
             start = linear._replace(const=linear.const + line * LINE_BYTES // buffer.dtype.size_bytes)
             self._fetch_line(buffer, start, _ALL_CACHES if near else _SECOND_CACHE)
 
-    def _fetch_line(self, buffer: Buffer, linear: Linear, caches: int) -> None:
+    def _fetch_line(self, buffer: Buffer, linear: Linear, caches: int, *, writes: bool = False) -> None:
         self._out.declarations.add("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
         pointer = self.pointer(buffer, linear)
-        self._out.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {caches}, i32 1)")
+        self._out.emit(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(writes)}, i32 {caches}, i32 1)")
 
-    def fetch_place(self, load: Load, buffer: Buffer, lines: set[tuple[str, Linear]]) -> None:
+    def fetch_place(
+        self, load: Load, buffer: Buffer, lines: set[tuple[str, Linear]], *, writes: bool
+    ) -> None:
         """Have the line of a load's first lane brought nearer, unless it is one of `lines`, which it joins.
 
-        Nothing is fetched where the lanes are far apart.
+        Nothing is fetched where the lanes are far apart. `writes`: to be stored to.
         """
         try:
             linear = self.flat(load, buffer)
@@ -348,7 +350,7 @@ class Memory:
         line = (buffer.name, linear._replace(const=linear.const // per_line))
         if linear.lane in (0, 1) and line not in lines:
             lines.add(line)
-            self._fetch_line(buffer, linear, _ALL_CACHES)
+            self._fetch_line(buffer, linear, _ALL_CACHES, writes=writes)
 
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         pointer = self.pointer(buffer, linear)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from compiler.codegen.ahead import fetched_ahead
@@ -13,12 +14,13 @@ from compiler.codegen.emitter import Emitter
 from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.linear import Active, Linear
-from compiler.codegen.matrices import Matrices
+from compiler.codegen.matrices import Matrices, MatrixNest
 from compiler.codegen.products import Product
 from compiler.codegen.streamed import known_loads, streamed_after
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
+from compiler.codegen.woven import woven_places, woven_rows
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.count import LOOP_LIMIT
@@ -160,18 +162,29 @@ class _Phase:
         place, far = streamed_after(stmt.statements, self._nest.by_name, self._target)
         for number, statement in enumerate(stmt.statements):
             if far and number == place:
-                self._fetch(stmt.statements[place + 1 :], far)
+                self._fetch(
+                    stmt.statements[place + 1 :],
+                    lambda s: ((r, False) for r in known_loads(s) if r.buffer in far),
+                )
             if not self._matrices.is_cleared_next(stmt.statements, number):
+                if (nest := self._matrices.root(statement)) is not None:
+                    self._weave(nest, stmt.statements[number + 1 :])
                 self._statement(statement)
 
-    def _fetch(self, statements: Sequence[Stmt], buffers: Set[str]) -> None:
-        """Have what the statements read of some buffers brought nearer; they are not carried out."""
+    def _weave(self, nest: MatrixNest, after: Sequence[Stmt]) -> None:
+        """Have each step of products bring its rows of what follows nearer."""
+        places = partial(woven_places, buffers=self._nest.by_name, target=self._target)
+        self._matrices.weave(nest, [partial(self._fetch, [row], places) for row in woven_rows(nest, after)])
+
+    def _fetch(
+        self, statements: Sequence[Stmt], places: Callable[[Store], Iterable[tuple[Load, bool]]]
+    ) -> None:
+        """Have places that the statements read or store to brought nearer; they are not carried out."""
         lines: set[tuple[str, Linear]] = set()
 
         def fetch(stmt: Store) -> None:
-            for load in known_loads(stmt):
-                if load.buffer in buffers:
-                    self._values.fetch_place(load, lines)
+            for place, writes in places(stmt):
+                self._values.fetch_place(place, lines, writes=writes)
 
         self._on_store = fetch
         for statement in statements:

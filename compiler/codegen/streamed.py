@@ -33,12 +33,12 @@ def streamed_after(
     if not sums or target.grid_threads or _length(statements[sums[0]]) < LEAST_SUM:
         return 0, frozenset()
     rest = statements[sums[0] + 1 :]
-    if not all(_is_straight(inner) for stmt in rest for inner in walk_statements(stmt)):
+    if not all(is_straight(inner) for stmt in rest for inner in walk_statements(stmt)):
         return 0, frozenset()
     read = {load.buffer for stmt in rest for load in _reads(stmt)}
     summed = {load.buffer for place in sums for load in _reads(statements[place])}
-    far = {name for name in read - summed if _is_far(buffers[name], target)}
-    return sums[0], frozenset(far)
+    large = {name for name in read - summed if is_larger(buffers[name], target.l2_bytes // 2)}
+    return sums[0], frozenset(name for name in large if buffers[name].role == "input")
 
 
 def _is_sum(stmt: Stmt, buffers: Mapping[str, Buffer]) -> bool:
@@ -53,7 +53,7 @@ def _is_serial(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL
 
 
-def _is_straight(stmt: Stmt) -> bool:
+def is_straight(stmt: Stmt) -> bool:
     """Whether a statement leaves no loop and no test in the code, sums aside."""
     return isinstance(stmt, Block | Store) or (
         isinstance(stmt, For) and stmt.kind in (LoopKind.UNROLLED, LoopKind.VECTOR)
@@ -83,8 +83,7 @@ def _reads(stmt: Stmt) -> Iterator[Load]:
             yield from known_loads(inner)
 
 
-def _is_far(buffer: Buffer, target: Target) -> bool:
-    """Whether it is too large to be near; what depends on symbols may be."""
+def is_larger(buffer: Buffer, size_bytes: int) -> bool:
+    """Whether a buffer has more bytes; what depends on symbols may have."""
     elements = product(Index.of(size) for size in buffer.shape).constant
-    large = elements is None or elements * buffer.dtype.size_bytes > target.l2_bytes // 2
-    return buffer.role == "input" and large
+    return elements is None or elements * buffer.dtype.size_bytes > size_bytes

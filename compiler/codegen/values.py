@@ -57,9 +57,9 @@ class Values:
         buffer, place = self._buffers[ahead.buffer], self.indices.linear(ahead.place)
         self.memory.fetch(buffer, place, ahead.lines, near=ahead.near)
 
-    def fetch_place(self, load: Load, lines: set[tuple[str, Linear]]) -> None:
+    def fetch_place(self, load: Load, lines: set[tuple[str, Linear]], *, writes: bool = False) -> None:
         """Have the lines of a load brought nearer, but for those of `lines`, which it adds to."""
-        self.memory.fetch_place(load, self._buffers[load.buffer], lines)
+        self.memory.fetch_place(load, self._buffers[load.buffer], lines, writes=writes)
 
     # --- expressions
 
