@@ -32,6 +32,7 @@ from compiler.graph.pipeline import optimise
 from compiler.loop.accumulate import accumulate
 from compiler.loop.fold import fold
 from compiler.loop.hoist import hoist
+from compiler.loop.in_place import in_place
 from compiler.loop.ir import LoopNest
 from compiler.loop.merge import merge
 from compiler.loop.pair import pair
@@ -230,7 +231,11 @@ def _draft(workload: Workload, schedule: Schedule, target: Target) -> tuple[Kern
         nest = build_nest(workload, schedule)
         modules = emit_nest(nest, target)
     _dump(nest, target)
-    params = tuple(Param(b.name, b.role or "input", b.shape, b.dtype, b.packing) for b in nest.params)
+    replaced = in_place(nest)
+    params = tuple(
+        Param(b.name, b.role or "input", b.shape, b.dtype, b.packing, replaced.get(b.name, ()))
+        for b in nest.params
+    )
     symbols = tuple(symbol.name for symbol in nest.symbols)
     phases = (Phase(m.symbol, b"", n) for m, n in zip(modules, nest.parallel_extents, strict=True))
     return Kernel(nest.name, tuple(phases), params, symbols), modules

@@ -30,13 +30,17 @@ _NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One pointer of the kernel. `name` is the Workload's operand; `shape` is the memory behind the pointer."""
+    """One pointer of the kernel. `name` is the Workload's operand; `shape` is the memory behind the pointer.
+
+    `replaces`: of an output, the inputs whose memory it may take (compiler/loop/in_place.py).
+    """
 
     name: str
     role: Role
     shape: tuple[Size, ...]
     dtype: DType
     packing: Packing | None = None
+    replaces: tuple[str, ...] = ()
 
     def sizes(self, values: Mapping[str, int] = _NO_SYMBOLS) -> tuple[int, ...]:
         """The shape under values of the kernel's symbols; raises InputError where one is missing."""
@@ -114,6 +118,7 @@ def _kernel_json(kernel: Kernel) -> dict[str, Any]:
                 "shape": [index_json(Index.of(n)) for n in p.shape],
                 "dtype": p.dtype.value,
                 "packing": None if p.packing is None else _packing_json(p.packing),
+                "replaces": list(p.replaces),
             }
             for p in kernel.params
         ],
@@ -174,4 +179,5 @@ def _packing_from_json(data: Any) -> Packing:
 def _param_from_json(data: Any) -> Param:
     packing = None if data["packing"] is None else _packing_from_json(data["packing"])
     shape = tuple(as_size(index_from_json(n)) for n in data["shape"])
-    return Param(str(data["name"]), data["role"], shape, DType(data["dtype"]), packing)
+    replaces = tuple(str(name) for name in data.get("replaces", ()))
+    return Param(str(data["name"]), data["role"], shape, DType(data["dtype"]), packing, replaces)

@@ -16,7 +16,7 @@ from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.linear import Active, Linear
 from compiler.codegen.matrices import Matrices, MatrixNest
 from compiler.codegen.products import Product
-from compiler.codegen.streamed import known_loads, streamed_after
+from compiler.codegen.streamed import places_read, streamed_after
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
@@ -24,6 +24,7 @@ from compiler.codegen.woven import woven_places, woven_rows
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.count import LOOP_LIMIT
+from compiler.loop.in_place import kept_apart
 from compiler.loop.ir import (
     Block,
     Buffer,
@@ -128,8 +129,9 @@ class _Phase:
             entry.root(self._walker(), self._nest.body)
             self._matrices.end_function()
         self._out.emit("ret void")
+        apart = kept_apart(self._nest)
         params = [
-            f"ptr noalias nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
+            f"ptr {apart[b.name]}nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
             for b in self._nest.params
         ]
         params += [f"i64 {ssa}" for ssa in self._sizes.values()]
@@ -162,10 +164,7 @@ class _Phase:
         place, far = streamed_after(stmt.statements, self._nest.by_name, self._target)
         for number, statement in enumerate(stmt.statements):
             if far and number == place:
-                self._fetch(
-                    stmt.statements[place + 1 :],
-                    lambda s: ((r, False) for r in known_loads(s) if r.buffer in far),
-                )
+                self._fetch(stmt.statements[place + 1 :], partial(places_read, buffers=far))
             if not self._matrices.is_cleared_next(stmt.statements, number):
                 if (nest := self._matrices.root(statement)) is not None:
                     self._weave(nest, stmt.statements[number + 1 :])

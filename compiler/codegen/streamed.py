@@ -10,7 +10,7 @@ stayed in the second cache and the sum lasts long enough to hide the way from be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from compiler.index import Index
 from compiler.loop.ir import Block, Buffer, For, If, LoopKind, Stmt, Store, sub_statements, walk_statements
@@ -75,6 +75,11 @@ def _length(stmt: Stmt) -> int:
 def known_loads(store: Store) -> Iterator[Load]:
     """What a statement reads at places that are known before it is carried out: not those that it looks up."""
     return (load for load in loads(store.value) if not any(index.looked_up() for index in load.indices))
+
+
+def places_read(store: Store, buffers: Set[str]) -> Iterator[tuple[Load, bool]]:
+    """What a statement reads of some buffers; it stores nothing there."""
+    return ((load, False) for load in known_loads(store) if load.buffer in buffers)
 
 
 def _reads(stmt: Stmt) -> Iterator[Load]:

@@ -44,7 +44,8 @@ def link(
     """
     scratch = [_scratch_bytes(*pair) for pair in zip(program.subgraphs, kernels, strict=True)]
     values = lives(program, scratch) if program.symbols else ()
-    plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch)
+    replaces = [{p.name: p.replaces for p in kernel.params if p.replaces} for kernel in kernels]
+    plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch, replaces)
     linker = _Linker(program, plan, values, pool, consume=consume)
     calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
     raw = tuple(

@@ -2,8 +2,9 @@
 
 Values that are alive at different times share one arena. It is planned greedily: those that take the most bytes
 for the longest time first, and each takes the lowest offset that is free during its whole life; large ones begin at
-other places of a page than what they are computed from. The border of zeros (halo) that a producer leaves around its
-value is cleared in each run: that costs less than the caches that a value of its own memory would need.
+other places of a page than what they are computed from. A value that is computed element by element from one that
+nobody reads any more takes its place (compiler/loop/in_place.py). The border of zeros (halo) that a producer leaves
+around its value is cleared in each run: that costs less than the caches that a value of its own memory would need.
 
 Sizes of values may depend on the Program's symbols. Then `lives` is kept, and placed anew for each size that is run.
 There, and where a border is in too many pieces, a value with a border lives in zeroed memory of its own; two such
@@ -60,11 +61,66 @@ class Life:
     border: int | None
 
 
-def plan_memory(program: Program, scratch: Sequence[Mapping[str, Index]]) -> MemoryPlan:
-    """Place the values of a static Program; see `lives`."""
+def plan_memory(
+    program: Program,
+    scratch: Sequence[Mapping[str, Index]],
+    replaces: Sequence[Mapping[str, Sequence[str]]] = (),
+) -> MemoryPlan:
+    """Place the values of a static Program; see `lives`.
+
+    `replaces`: per Subgraph, for outputs of its kernel the operands whose memory they may take.
+    """
     borders = _clearable(program)
     values = [replace(v, border=None) if v.value in borders else v for v in lives(program, scratch)]
-    return replace(place_all(values, {}), borders=borders)
+    plain = {v.value: v for v in values if v.border is None and v.value not in borders}
+    others = _taken_over(program, plain, replaces)
+    plan = place_all(_joined(values, others), {})
+    places = {**plan.places, **{name: plan.places[_first(name, others)] for name in others}}
+    return replace(plan, places=places, borders=borders)
+
+
+def _taken_over(
+    program: Program, plain: Mapping[str, Life], replaces: Sequence[Mapping[str, Sequence[str]]]
+) -> dict[str, str]:
+    """For each value that takes the memory of another, which nobody reads any more, that other one.
+
+    `plain`: those without a border.
+    """
+    own = {name: life for name, life in plain.items() if name not in program.wholes.values()}
+    found: dict[str, str] = {}
+    for time, (subgraph, outputs) in enumerate(zip(program.subgraphs, replaces, strict=False)):
+        bound = [program.home(value) for value in subgraph.bindings.values()]
+        for output, operands in outputs.items():
+            value = subgraph.bindings[output]
+            others = (subgraph.bindings[operand] for operand in operands if not subgraph.starts.get(operand))
+            fits = (
+                other
+                for other in others
+                if {value, other} <= own.keys()
+                and own[other].last == time
+                and own[value].first == time
+                and own[value].size_bytes == own[other].size_bytes
+                and bound.count(other) == 1
+                and other not in found.values()
+            )
+            if (other := next(fits, None)) is not None:
+                found[value] = other
+    return found
+
+
+def _joined(values: Sequence[Life], others: Mapping[str, str]) -> list[Life]:
+    """One life for values that follow each other in one place."""
+    last = {v.value: v.last for v in values}
+    for name in others:
+        first = _first(name, others)
+        last[first] = max(last[first], last[name])
+    return [replace(v, last=last[v.value]) for v in values if v.value not in others]
+
+
+def _first(value: str, others: Mapping[str, str]) -> str:
+    while value in others:
+        value = others[value]
+    return value
 
 
 def _clearable(program: Program) -> dict[str, tuple[Strip, ...]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from contextlib import closing
+from itertools import combinations, pairwise
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from compiler.codegen.clear import Clear, Strip, emit_clears
 from compiler.dtype import DType
@@ -137,3 +141,67 @@ def test_an_artifact_keeps_what_is_cleared() -> None:
     module = compile_program(lower(load_graph(small_model())), native_target(), 1, NoSource())
     loaded: Module = load_module(module.to_bytes())
     assert loaded.image.calls == module.image.calls
+
+
+def residuals(*outputs: str) -> onnx.ModelProto:
+    """Two pairs of products, to each of which what it reads is added; `outputs`: besides the last."""
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array((rng.standard_normal((96, 96)) / 10).astype(np.float32), name)
+        for name in ("w0", "w1", "w2")
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["p"]),
+        helper.make_node("Relu", ["p"], ["a"]),
+        helper.make_node("MatMul", ["a", "w1"], ["q"]),
+        helper.make_node("Relu", ["q"], ["b"]),
+        helper.make_node("MatMul", ["b", "w2"], ["r"]),
+        helper.make_node("Add", ["a", "r"], ["s"]),
+        helper.make_node("Relu", ["s"], ["c"]),
+        helper.make_node("MatMul", ["c", "w1"], ["t"]),
+        helper.make_node("Relu", ["t"], ["d"]),
+        helper.make_node("MatMul", ["d", "w2"], ["u"]),
+        helper.make_node("Add", ["u", "c"], ["e"]),
+        helper.make_node("Softmax", ["e"], ["y"]),
+    ]
+    shape = (200, 96)
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y", *outputs)]
+    graph = helper.make_graph(nodes, "residuals", info[:1], info[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@pytest.mark.parametrize("outputs", [(), ("a",), ("c",)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_are_stored_over_what_is_added_to_them(outputs: tuple[str, ...], threads: int) -> None:
+    model = residuals(*outputs)
+    program = lower(load_graph(model))
+    with closing(compile_program(program, native_target(), threads, NoSource())) as module:
+        kernels = [module.image.kernels[call.kernel] for call in module.image.calls]
+        x = np.random.default_rng(1).standard_normal((200, 96)).astype(np.float32)
+        wanted = ReferenceEvaluator(model).run(None, {"x": x})
+        for _ in range(2):
+            got = module.run({"x": x})
+            for array, name in zip(wanted, ("y", *outputs), strict=True):
+                assert np.max(np.abs(got[name] - array)) < 5e-5 * np.max(np.abs(array))
+    scratch: list[dict[str, Index]] = [{} for _ in kernels]
+    replaces = [{p.name: p.replaces for p in kernel.params if p.replaces} for kernel in kernels]
+    apart, shared = plan_memory(program, scratch), plan_memory(program, scratch, replaces)
+    assert apart.places.keys() == shared.places.keys()
+    if not outputs:
+        assert shared.places["a"] == shared.places["c"] == shared.places["e"]
+        assert shared.arena_bytes < apart.arena_bytes
+    else:
+        assert shared.places.get("a") != shared.places.get("c")
+
+
+def test_one_that_is_read_later_is_not_stored_over() -> None:
+    program = lower(load_graph(residuals()))
+    scratch: list[dict[str, Index]] = [{} for _ in program.subgraphs]
+    inputs = [
+        {s.workload.outputs[0].name: tuple(o.name for o in s.workload.operands if not o.constant)}
+        for s in program.subgraphs
+    ]
+    plan, values = plan_memory(program, scratch, inputs), {v.value: v for v in lives(program, scratch)}
+    for one, other in combinations(values.values(), 2):
+        if plan.places[one.value] == plan.places[other.value]:
+            assert one.last <= other.first or other.last <= one.first
