@@ -228,11 +228,8 @@ class Matrices:
                 for name, number in zip(names.others, place, strict=True):
                     stack.enter_context(self._indices.constant(name, number))
                 factors.append(self._factors(nest))
-        wide, woven, count = (
-            nest.extent(names.vectors),
-            self._woven.get(id(nest.root), ()),
-            len(order.products),
-        )
+        wide, count = nest.extent(names.vectors), len(order.products)
+        woven = self._woven.get(id(nest.root), ())
         for number, p in enumerate(order.products):
             left, right = factors[p.pair]
             if p.loads_left:

@@ -24,7 +24,7 @@ from compiler.codegen.woven import woven_places, woven_rows
 from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.count import LOOP_LIMIT
-from compiler.loop.in_place import kept_apart
+from compiler.loop.in_place import shared
 from compiler.loop.ir import (
     Block,
     Buffer,
@@ -129,10 +129,10 @@ class _Phase:
             entry.root(self._walker(), self._nest.body)
             self._matrices.end_function()
         self._out.emit("ret void")
-        apart = kept_apart(self._nest)
+        both = shared(self._nest)
         params = [
-            f"ptr {apart[b.name]}nocapture {_ACCESS[b.role or 'input']}{self._pointers[b.name]}"
-            for b in self._nest.params
+            f"ptr {'' if b.name in both else 'noalias '}nocapture {_ACCESS[b.role or 'input']}{pointer}"
+            for b, pointer in ((b, self._pointers[b.name]) for b in self._nest.params)
         ]
         params += [f"i64 {ssa}" for ssa in self._sizes.values()]
         head = f"{entry.head(symbol, params, self._nest.body)} {{\nentry:"

@@ -9,55 +9,43 @@ that whatever reads an element stores over it.
 
 from __future__ import annotations
 
-from compiler.index import Index
-from compiler.loop.ir import Buffer, LoopNest, Stmt, Store, walk_statements
+from compiler.loop.ir import Buffer, LoopNest, Store, walk_statements
 from compiler.scalar import loads
-
-Accesses = list[tuple[str, Index, str, Index]]
-"""Of each load: its buffer and element, and the buffer and element that its statement stores."""
 
 
 def in_place(nest: LoopNest) -> dict[str, tuple[str, ...]]:
     """For each output the inputs whose memory it may take, of its size and type; outputs without any are absent."""
-    buffers = nest.by_name
-    accesses = _accesses(nest.body, buffers)
-    read = {buffer for buffer, *_ in accesses}
-    found = {
-        output.name: tuple(
-            b.name
-            for b in nest.params
-            if b.role == "input" and _are_alike(b, output) and _is_stored_over(b.name, output.name, accesses)
-        )
-        for output in nest.params
-        if output.role == "output" and output.name not in read
+    outputs = [b for b in nest.params if b.role == "output"]
+    inputs = {
+        o.name: [b.name for b in nest.params if b.role == "input" and _are_alike(b, o)] for o in outputs
     }
-    return {name: inputs for name, inputs in found.items() if inputs}
+    if not any(inputs.values()):
+        return {}
+    stores = [stmt for stmt in walk_statements(nest.body) if isinstance(stmt, Store)]
+    reads = [(load, stmt) for stmt in stores for load in loads(stmt.value)]
+    read, buffers = {load.buffer for load, _ in reads}, nest.by_name
+
+    def is_stored_over(name: str, output: str) -> bool:
+        own = [(load, stmt) for load, stmt in reads if load.buffer == name]
+        return bool(own) and all(
+            stmt.buffer == output and buffers[name].flat(load.indices) == buffers[output].flat(stmt.indices)
+            for load, stmt in own
+        )
+
+    found = {
+        output: tuple(name for name in names if is_stored_over(name, output))
+        for output, names in inputs.items()
+        if output not in read
+    }
+    return {output: names for output, names in found.items() if names}
 
 
-def kept_apart(nest: LoopNest) -> dict[str, str]:
-    """What LLVM is told of each pointer: that nothing else leads to its memory, or nothing."""
-    replaced = in_place(nest)
-    shared = {*replaced, *(name for names in replaced.values() for name in names)}
-    return {b.name: "" if b.name in shared else "noalias " for b in nest.params}
-
-
-def _accesses(body: Stmt, buffers: dict[str, Buffer]) -> Accesses:
-    return [
-        (load.buffer, buffers[load.buffer].flat(load.indices), stmt.buffer, place)
-        for stmt in walk_statements(body)
-        if isinstance(stmt, Store)
-        for place in (buffers[stmt.buffer].flat(stmt.indices),)
-        for load in loads(stmt.value)
-    ]
-
-
-def _is_stored_over(name: str, output: str, accesses: Accesses) -> bool:
-    own = [access[1:] for access in accesses if access[0] == name]
-    return bool(own) and all(target == output and read == stored for read, target, stored in own)
+def shared(nest: LoopNest) -> frozenset[str]:
+    """Parameters that another one may share its memory with."""
+    return frozenset(name for output, names in in_place(nest).items() for name in (output, *names))
 
 
 def _are_alike(one: Buffer, other: Buffer) -> bool:
     sizes = [size for buffer in (one, other) for size in buffer.shape]
-    return all(isinstance(size, int) for size in sizes) and (
-        (one.dtype, one.elements) == (other.dtype, other.elements)
-    )
+    known = all(isinstance(size, int) for size in sizes)
+    return known and (one.dtype, one.elements) == (other.dtype, other.elements)

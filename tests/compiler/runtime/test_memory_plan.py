@@ -202,6 +202,8 @@ def test_one_that_is_read_later_is_not_stored_over() -> None:
         for s in program.subgraphs
     ]
     plan, values = plan_memory(program, scratch, inputs), {v.value: v for v in lives(program, scratch)}
-    for one, other in combinations(values.values(), 2):
-        if plan.places[one.value] == plan.places[other.value]:
-            assert one.last <= other.first or other.last <= one.first
+    pairs = [
+        (a, b) for a, b in combinations(values.values(), 2) if plan.places[a.value] == plan.places[b.value]
+    ]
+    assert any(a.last == b.first or b.last == a.first for a, b in pairs)
+    assert all(a.last <= b.first or b.last <= a.first for a, b in pairs)
