@@ -26,7 +26,7 @@ from compiler.space.overlap import APART, own_share, steps_apart
 from compiler.space.register_tile import HEIGHTS, RegisterTile
 from compiler.space.space import Value
 from compiler.space.structure import TileAxes
-from compiler.space.tile_cycles import LATENCY, panels_of, saved_products, tile_cycles
+from compiler.space.tile_cycles import LATENCY, panels_of, saved_products, tiles_cycles
 from compiler.workload.ir import Stage
 
 ALONE_BYTES = 256
@@ -39,6 +39,9 @@ it, more of which bring nothing."""
 
 FEW_PANELS = 2
 """Vectors along the columns up to which joining rows in the last one takes longer than it saves on one pipe."""
+
+EVEN = 1.01
+"""Of the cycles of the best tile, what as many tiles of almost the same height may take: the last one is not small."""
 
 EVEN_VECTORS, EVEN_LEAST, EVEN_WANTED, EVEN_MOST = 2, 7, 8, 10
 """Vectors of a tile on two pipes whose constants come from far, and its rows: the fewest, the best, the most."""
@@ -280,13 +283,13 @@ def _tile(tile: RegisterTile, *, streams: bool) -> tuple[float, int, int]:
                 continue
             if whole and rows < row_size:
                 continue
-            cycles = sum(
-                n * m * tile_cycles(tile, r, v, last=last, streams=streams)
-                for r, n in cuts(row_size, rows)
-                for v, m, last in panels_of(tile.panels, vectors)
-            )
+            cycles = tiles_cycles(tile, rows, vectors, streams=streams)
             best = min(best, (cycles, -rows * vectors, rows, vectors))
-    return best[0], best[2], best[3]
+    cycles, _, rows, vectors = best
+    even = -(-row_size // -(-row_size // rows))
+    if not streams and tiles_cycles(tile, even, vectors, streams=streams) < EVEN * cycles:
+        rows = even
+    return cycles, rows, vectors
 
 
 def _is_one_line(tile: RegisterTile, rows: int, vectors: int) -> bool:
