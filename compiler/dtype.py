@@ -16,6 +16,8 @@ class DType(enum.Enum):
 
     Floats of 16 bits and fewer, and whole numbers of fewer than 8, are types of storage: values are cast to the type
     that `computed` names before anything is computed with them. An element takes a byte or more.
+
+    F24 is what a packed constant may be stored as, and nothing else (compiler/three_bytes.py).
     """
 
     F32 = "f32"
@@ -40,6 +42,7 @@ class DType(enum.Enum):
     F8E5M2 = "f8e5m2"
     F8E5M2FNUZ = "f8e5m2fnuz"
     F4E2M1 = "f4e2m1"
+    F24 = "f24"
 
     # By identity, in C: members are looked up in tables at every instruction that is emitted.
     __hash__ = object.__hash__
@@ -170,18 +173,22 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.F8E5M2: np.dtype(ml_dtypes.float8_e5m2),
     DType.F8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
     DType.F4E2M1: np.dtype(ml_dtypes.float4_e2m1fn),
+    DType.F24: np.dtype("V3"),
 }
 _SIZE_BYTES = {dtype: int(kind.itemsize) for dtype, kind in _NUMPY.items()}
 _BITS = {DType.I4: 4, DType.U4: 4, DType.I2: 2, DType.U2: 2, DType.F4E2M1: 4}
-_FLOATS = frozenset({DType.F32, DType.F64, DType.F16, DType.BF16, *TINY_FLOATS})
+_FLOATS = frozenset({DType.F32, DType.F64, DType.F16, DType.BF16, DType.F24, *TINY_FLOATS})
 _UNSIGNED = frozenset({DType.BOOL, DType.U8, DType.U16, DType.U32, DType.U64, DType.U4, DType.U2})
 _COMPUTED: Mapping[DType, DType] = {
     DType.F16: DType.F32,
     DType.BF16: DType.F32,
+    DType.F24: DType.F32,
     **dict.fromkeys(TINY_FLOATS, DType.F32),
     DType.I4: DType.I8,
     DType.I2: DType.I8,
     DType.U4: DType.U8,
     DType.U2: DType.U8,
 }
+TENSOR_TYPES = tuple(dtype for dtype in DType if dtype is not DType.F24)
+"""Types that a tensor of a model may have."""
 _FROM_NUMPY: dict[np.dtype[np.generic], DType] = {kind: dtype for dtype, kind in _NUMPY.items()}

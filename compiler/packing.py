@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from compiler.dtype import DType
+from compiler.three_bytes import shorten
 
 Role = Literal["input", "constant", "output", "scratch"]
 """What a kernel's pointer is for; scratch is memory that phases of the kernel hand to each other."""
@@ -91,6 +92,24 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortened:
+    """Each float in three bytes: the nearest of those numbers."""
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the result."""
+        return DType.F24
+
+    def view(self, array: np.ndarray) -> np.ndarray:
+        """The array as it is taken."""
+        return array
+
+    def rows(self, part: np.ndarray) -> np.ndarray:
+        """What becomes of some of the array's elements along its first dimension."""
+        return shorten(part)
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """How a constant is rearranged once, before the first run.
 
@@ -108,7 +127,7 @@ class Packing:
     source: str
     shape: tuple[int, ...]
     coefficients: tuple[tuple[int, ...], ...]
-    transform: Transform | Parts | None = None
+    transform: Transform | Parts | Shortened | None = None
     dtype: DType | None = None
     start: tuple[int, ...] = ()
 

@@ -22,7 +22,7 @@ from typing import Any
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.packing import Packing, Parts, Role, Transform
+from compiler.packing import Packing, Parts, Role, Shortened, Transform
 from compiler.symbol import Size, as_size, product, size_at
 
 _NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
@@ -147,6 +147,7 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
         "parts": [whole.count, whole.dtype.value, list(whole.order), whole.joined]
         if isinstance(whole, Parts)
         else None,
+        "shortened": isinstance(whole, Shortened),
         "transform": None
         if transform is None
         else [list(transform.shape), [list(r) for r in transform.matrix]],
@@ -159,11 +160,13 @@ def _packing_json(packing: Packing) -> dict[str, Any]:
 
 
 def _packing_from_json(data: Any) -> Packing:
-    transform: Transform | Parts | None = None
+    transform: Transform | Parts | Shortened | None = None
     if data.get("parts") is not None:
         count, kind, *view = data["parts"]
         order, joined = view or ([], 1)
         transform = Parts(int(count), DType(kind), tuple(int(d) for d in order), int(joined))
+    elif data.get("shortened"):
+        transform = Shortened()
     elif data["transform"] is not None:
         shape, matrix = data["transform"]
         rows = tuple(tuple(float(v) for v in row) for row in matrix)

@@ -12,8 +12,10 @@ from compiler.codegen.linear import Active, LaneDependent, Linear, Prepared
 from compiler.codegen.runs import gathered, runs
 from compiler.codegen.stored import Stored
 from compiler.codegen.strided import pick_lanes, vector_starts
+from compiler.codegen.three_byte_loads import load_three_bytes
 from compiler.codegen.transpose import transpose
 from compiler.codegen.types import Value, literal, llvm_type, suffix
+from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.ir import Buffer
 from compiler.scalar import Const, Load
@@ -89,7 +91,7 @@ class Memory:
         loaded = self._out.remembered(key)
         if loaded is None:
             loaded = self._out.remember(key, self._load_memory(buffer, linear, lanes))
-        return Value(loaded, buffer.dtype, lanes)
+        return Value(loaded, DType.F32 if buffer.dtype is DType.F24 else buffer.dtype, lanes)
 
     def load_register(self, buffer: Buffer, linear: Linear) -> Value:
         """The register whose first lane is at the offset, all groups of lanes together."""
@@ -111,7 +113,8 @@ class Memory:
         """A vector whose lanes are far apart, as a column of a block that is read by rows; None where there is none."""
         lanes, active = self._indices.lanes, self._indices.active
         place = self._indices.place_in_block(self._prepared[id(load)][1].index, lanes)
-        if place is None or lanes < 2 or buffer.name in self._written or not isinstance(active, int):
+        plain = buffer.name not in self._written and buffer.dtype is not DType.F24
+        if place is None or lanes < 2 or not plain or not isinstance(active, int):
             return None
         start = linear._replace(const=linear.const - place)
         key = ("column", buffer.name, start, lanes, active)
@@ -127,9 +130,8 @@ class Memory:
 
     def load_pattern(self, load: Load, buffer: Buffer) -> Value | None:
         """A vector whose lanes share a few neighbouring elements, which are loaded as one; None where they do not."""
-        found = (
-            None if buffer.scope == "register" else self._indices.by_lane(self.prepared(load, buffer).index)
-        )
+        plain = buffer.scope != "register" and buffer.dtype is not DType.F24
+        found = self._indices.by_lane(self.prepared(load, buffer).index) if plain else None
         if found is None:
             return None
         first, further = found
@@ -193,7 +195,8 @@ class Memory:
                 return None
             active = lanes
         last = (active - 1) * step
-        if not 1 <= step <= MOST_VECTORS or (last < lanes - 1 and not tests):
+        three = buffer.dtype is DType.F24
+        if three or not 1 <= step <= MOST_VECTORS or (last < lanes - 1 and not tests):
             return None
         starts = vector_starts(lanes, last, early=not tests)
         kind = llvm_type(buffer.dtype, lanes)
@@ -354,6 +357,8 @@ class Memory:
 
     def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
         pointer = self.pointer(buffer, linear)
+        if buffer.dtype is DType.F24:
+            return load_three_bytes(self._out, pointer, lanes, masks=self._masked_bytes == 1)
         kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
         # A packed constant is padded to whole vectors: its edge needs no mask.
         whole = buffer.packing is not None or is_own_block(buffer, linear, lanes)

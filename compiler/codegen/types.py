@@ -29,6 +29,7 @@ SCALAR: Mapping[DType, str] = {
     DType.I4: "i8",
     DType.U4: "i8",
     DType.I2: "i8",
+    DType.F24: "i24",
     DType.U2: "i8",
     **dict.fromkeys(TINY_FLOATS, "i8"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compiler.dtype import DType
+from compiler.dtype import TENSOR_TYPES, DType
 from compiler.errors import ModelError, NotStatic
 from compiler.frontend.empty import of_nothing, without_empty
 from compiler.frontend.limits import checked_shape
@@ -160,7 +160,7 @@ class GraphBuilder:
         try:
             dtype = DType.from_numpy(self.dtype(value))
         except KeyError:
-            known = ", ".join(d.value for d in DType)
+            known = ", ".join(d.value for d in TENSOR_TYPES)
             msg = f"output {output!r} of the model has type {self.dtype(value)}; use one of {known}"
             raise ModelError(msg) from None
         if output in self.constants:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from compiler.dtype import DType
+from compiler.dtype import TENSOR_TYPES, DType
 from compiler.errors import InputError, ModelError, NotStatic, UnsupportedModel
 from compiler.frontend.limits import MAX_RANK, checked_shape
 
@@ -69,7 +69,7 @@ def _type(info: onnx.ValueInfoProto) -> DType:
     except (KeyError, TypeError, ValueError):
         known = kind in TensorProto.DataType.values()
         name = TensorProto.DataType.Name(kind).lower() if known else str(kind)
-        types = ", ".join(dtype.numpy.name for dtype in DType)
+        types = ", ".join(dtype.numpy.name for dtype in TENSOR_TYPES)
         msg = f"input {info.name!r} has element type {name}, which Luthier does not support"
         msg += f"; export the model with one of {types}"
         raise UnsupportedModel(msg) from None

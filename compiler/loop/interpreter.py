@@ -19,6 +19,7 @@ from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
 from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 from compiler.scalar_ops import OPS
 from compiler.symbol import size_at
+from compiler.three_bytes import lengthen
 
 Env = dict[str, int]
 Memory = Mapping[str, np.ndarray]
@@ -184,6 +185,8 @@ def _load(array: np.ndarray, element: Callable[[Env], tuple[int, ...]]) -> Value
     computed = DType.from_numpy(array.dtype).computed.numpy
     if computed == array.dtype:
         return lambda env: array[element(env)]
+    if array.dtype == DType.F24.numpy:
+        return lambda env: lengthen(np.asarray(array[element(env)]))[()]
     return lambda env: array[element(env)].astype(computed)
 
 

@@ -13,6 +13,7 @@ from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
 from compiler.schedule.parts import parts
 from compiler.schedule.separated import separated
+from compiler.schedule.short_constants import short_constants
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
 from compiler.schedule.strassen import strassen
@@ -39,6 +40,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "padded": padded,
     "separated": separated,
     "moments": moments,
+    "short_constants": short_constants,
 }
 
 

@@ -8,7 +8,7 @@ from math import prod
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import FloorDiv, Index
-from compiler.packing import Packing, Parts, Transform
+from compiler.packing import Packing, Parts, Shortened, Transform
 from compiler.scalar import Expr, loads
 from compiler.workload.ir import Operand
 
@@ -39,7 +39,7 @@ def plan_packing(
     operand: Operand,
     body: Expr,
     names: tuple[tuple[str, int], ...],
-    transform: Transform | Parts | None,
+    transform: Transform | Parts | Shortened | None,
     dtype: DType | None = None,
 ) -> PackedRead:
     """Pack the operand in the order of the names (outermost first, with their limits) that its read uses.

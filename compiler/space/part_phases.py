@@ -25,7 +25,7 @@ from compiler.workload.ir import Stage, Workload
 
 ERROR = 1e-5
 """Relative to the largest output, which random data hardly ever exceed."""
-ENLARGED = 10.0
+BOUNDED_ENLARGED = 10.0
 """How much larger it is beside the values of a bounded function of the sums: those are large beside it."""
 BOUNDED = frozenset({"tanh", "sigmoid", "erf", "sin", "cos", "atan", "exp"})
 """Functions whose values do not grow with the sums as their errors do."""
@@ -180,17 +180,17 @@ class PartPhases:
 
 def error_of(workload: Workload) -> float:
     """Of sums of products of two parts and the map that stores them, relative to the largest output."""
-    return ERROR * (ENLARGED if any(_is_bounded(r.body) for r in workload.stages[-1].results) else 1.0)
+    return ERROR * (BOUNDED_ENLARGED if any(is_bounded(r.body) for r in workload.stages[-1].results) else 1.0)
 
 
-def _is_bounded(expr: Expr) -> bool:
+def is_bounded(expr: Expr) -> bool:
     """Whether values stay small however large the sums are: all that they are made of are constants and functions."""
     match expr:
         case Apply(op, _) if op in BOUNDED:
             return True
         case Apply(_, args):
-            return all(map(_is_bounded, args))
+            return all(map(is_bounded, args))
         case Cast(inner, _):
-            return _is_bounded(inner)
+            return is_bounded(inner)
         case _:
             return isinstance(expr, Const)

@@ -24,6 +24,7 @@ from compiler.space.part_phases import PartPhases, part_phases
 from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
+from compiler.space.short_constant_phases import ShortConstantPhases, short_constant_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.strassen_phases import StrassenPhases, can_cut
 from compiler.space.structure import gathers, step_along
@@ -33,7 +34,7 @@ from compiler.target import LINE_BYTES, Target
 from compiler.workload.ir import Workload
 
 DIRECT, PANELS, APART, PADDED = "direct", "panels", "apart", "padded"
-SEPARATED, INNER, STRASSEN, PARTS = "separated", "inner", "strassen", "parts"
+SEPARATED, INNER, STRASSEN, PARTS, SHORT = "separated", "inner", "strassen", "parts", "short constants"
 DOWN = "down"
 """The direct form, in tiles of windows that are below each other."""
 ALGORITHM, INSTRUCTION = "algorithm", "instruction"
@@ -55,6 +56,8 @@ TRIED = 1.25
 PANEL_ROWS, MANY_ROWS = 8, 96
 """Rows that make a copy worth its while: each element of it is read once per row. The second where lanes are neighbours
 already, and a copy only brings lines nearer."""
+
+_LESS_EXACT = WinogradPhases | StrassenPhases | PartPhases | BothPartPhases | ShortConstantPhases
 
 
 @dataclass(frozen=True)
@@ -171,8 +174,7 @@ def _fewer_multiplications(
     fewer = {
         name: phases
         for name, plan in plans.items()
-        if isinstance(phases := plan.phases, WinogradPhases | StrassenPhases | PartPhases | BothPartPhases)
-        and phases.error <= TASK_ERROR_BUDGET
+        if isinstance(phases := plan.phases, _LESS_EXACT) and phases.error <= TASK_ERROR_BUDGET
     }
     costs = {name: phases.cycles(target) for name, phases in fewer.items()}
     # Plans are in the order of their errors.
@@ -257,6 +259,8 @@ def _phases(
         yield SEPARATED, shared
     if find_padding(workload) is not None:
         yield PADDED, padded_phases(workload, target, threads)
+    if (short := short_constant_phases(workload, tile)) is not None:
+        yield SHORT, short
     for m in winograd_tiles(workload):
         yield f"winograd{m}", WinogradPhases(workload, m, target)
         if (blocks := winograd_blocks(workload, m, target)) is not None:

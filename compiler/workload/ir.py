@@ -23,7 +23,7 @@ from typing import Any
 from compiler.dtype import DType
 from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
-from compiler.packing import Parts, Transform
+from compiler.packing import Parts, Shortened, Transform
 from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
 from compiler.symbol import Axis, Size, Symbol, as_size, axis, product, row_major, static
 
@@ -160,7 +160,7 @@ class Workload:
     outputs: tuple[Operand, ...]
     stages: tuple[Stage, ...]
     symbols: tuple[Symbol, ...] = ()
-    transforms: Mapping[str, Transform | Parts] = field(default_factory=dict)
+    transforms: Mapping[str, Transform | Parts | Shortened] = field(default_factory=dict)
 
     @property
     def buffers(self) -> dict[str, Operand]:

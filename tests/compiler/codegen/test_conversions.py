@@ -7,7 +7,7 @@ import pytest
 
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.texts import nest_ir
-from compiler.dtype import DType
+from compiler.dtype import TENSOR_TYPES, DType
 from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_nest, default_schedule
 from compiler.scalar import Cast, Const, Load, apply
@@ -30,8 +30,12 @@ USUAL = [
     DType.BOOL,
 ]
 PAIRS = [(a, b) for a in USUAL for b in USUAL if a is not b]
-PAIRS += [(a, b) for a in DType if a not in USUAL for b in (DType.F32, DType.I64, DType.U4) if a is not b]
-PAIRS += [(b, a) for a in DType if a not in USUAL for b in (DType.F32, DType.I64, DType.F8E5M2) if a is not b]
+PAIRS += [
+    (a, b) for a in TENSOR_TYPES if a not in USUAL for b in (DType.F32, DType.I64, DType.U4) if a is not b
+]
+PAIRS += [
+    (b, a) for a in TENSOR_TYPES if a not in USUAL for b in (DType.F32, DType.I64, DType.F8E5M2) if a is not b
+]
 
 
 def converted(before: DType, after: DType, rows: int = 2, columns: int = 37) -> Workload:
