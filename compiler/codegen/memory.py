@@ -195,8 +195,7 @@ class Memory:
                 return None
             active = lanes
         last = (active - 1) * step
-        three = buffer.dtype is DType.F24
-        if three or not 1 <= step <= MOST_VECTORS or (last < lanes - 1 and not tests):
+        if buffer.dtype is DType.F24 or not 1 <= step <= MOST_VECTORS or (last < lanes - 1 and not tests):
             return None
         starts = vector_starts(lanes, last, early=not tests)
         kind = llvm_type(buffer.dtype, lanes)

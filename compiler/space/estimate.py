@@ -32,13 +32,18 @@ KEPT_UP = 8
 
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
     """Cycles of a Workload as an algorithm makes it; `stored`: stages whose results lie in memory between phases."""
-    arithmetic = sum(s.points * _kept(s) / _at_once(s, target) for s in workload.stages)
+    arithmetic = arithmetic_cycles(workload, target)
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
     room = KEPT_UP * target.l2_bytes if target.memory_rate else target.l2_bytes // 2
     rate = NEAR if between <= room else STREAMED
     return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
+
+
+def arithmetic_cycles(workload: Workload, target: Target) -> float:
+    """Cycles of what all stages compute."""
+    return sum(s.points * _kept(s) / _at_once(s, target) for s in workload.stages)
 
 
 def _at_once(stage: Stage, target: Target) -> float:
@@ -64,5 +69,9 @@ def fetched(constants: int, arithmetic: float, target: Target) -> float:
     """Cycles that constants take besides the arithmetic."""
     if not target.memory_rate:
         return constants * FAR
-    alone = constants / target.memory_rate
-    return alone * alone / (alone + arithmetic)
+    return left_of(constants / target.memory_rate, arithmetic)
+
+
+def left_of(fetching: float, busy: float) -> float:
+    """Cycles that fetching takes besides what a core is busy with meanwhile."""
+    return fetching * fetching / (fetching + busy)

@@ -162,6 +162,11 @@ class MatrixTile(RegisterTile):
         return self.constant_bytes > self.target.l2_bytes // 2
 
     @property
+    def waits_for_constants(self) -> bool:
+        """Whether `cycles` has all of their way from beyond the second cache: one tile of rows reads them, once."""
+        return self._constants_are_far and self.rows_in_all <= self.cheapest()[0]
+
+    @property
     def blocks_first(self) -> int:
         """The rotation of the sums that has the places of a window innermost: they have data in common, which is near.
 

@@ -140,7 +140,8 @@ class PartPhases:
         far = tile.is_far if self._row_bytes else between > target.l2_bytes // 2
         again = between * FAR if far and not tile.made_at(tile.usual()) else 0.0
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
-        whole = products + made + again + self._stored(target) + fetched(constants, products, target)
+        arrive = 0.0 if tile.waits_for_constants else fetched(constants, products, target)
+        whole = products + made + again + self._stored(target) + arrive
         return whole * (UNSURE if self._map is not None else SHORT if COLUMNS in self.form else 1.0)
 
     def _stored(self, target: Target) -> float:

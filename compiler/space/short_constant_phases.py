@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from compiler.errors import ScheduleError
 from compiler.scalar import loads
 from compiler.schedule.short_constants import short_constants
 from compiler.schedule.steps import Algorithm, Step
-from compiler.space.estimate import algorithm_cycles
+from compiler.space.default_order import FAR
+from compiler.space.estimate import arithmetic_cycles, left_of
 from compiler.space.part_phases import BOUNDED_ENLARGED, is_bounded
 from compiler.space.register_tile import RegisterTile
 from compiler.space.space import Value
@@ -18,7 +21,7 @@ ERROR = 8e-6
 WIDENED = 2.0
 """Cycles to make a vector of singles of what is stored."""
 SERVED = 8
-"""Rows that a vector of constants serves at once: it is widened again for others."""
+"""Results that a vector of constants serves at once: it is widened again for others."""
 
 
 def short_constant_phases(workload: Workload, tile: RegisterTile) -> ShortConstantPhases | None:
@@ -28,13 +31,13 @@ def short_constant_phases(workload: Workload, tile: RegisterTile) -> ShortConsta
     except ScheduleError:
         return None
     (name,) = made.transforms
-    known = workload.buffers[name]
     (read,) = (load for load in loads(tile.anchor.body) if load.buffer == name)
-    along = any(tile.axes.vector.name in index.names() for index in read.indices)
-    far = known.size_bytes > tile.target.l2_bytes // 2
-    if not (along and far and name in tile.packs and tile.axes.lanes > 1):
+    moves = {moved for index in read.indices for moved in index.names()}
+    far = workload.buffers[name].size_bytes > tile.target.l2_bytes // 2
+    if not (far and tile.axes.vector.name in moves and name in tile.packs and tile.axes.lanes > 1):
         return None
-    return ShortConstantPhases(made, name, tile)
+    served = prod(a.size for a in tile.anchor.axes if a.name not in moves)
+    return ShortConstantPhases(made, name, served, tile.axes.lanes)
 
 
 class ShortConstantPhases:
@@ -43,12 +46,12 @@ class ShortConstantPhases:
     clearly = 0.9
     """Cycles, as a share of the direct form's, below which it is taken for faster without measuring."""
 
-    def __init__(self, workload: Workload, name: str, direct: RegisterTile) -> None:
-        """`name`: of the constant."""
+    def __init__(self, workload: Workload, name: str, served: int, lanes: int) -> None:
+        """`name`: of the constant; `served`: results that each of its elements is multiplied for."""
         self.workload = workload
-        row = direct.axes.row.size if direct.axes.row is not None else 1
-        elements = workload.buffers[name].elements
-        self._widened = WIDENED * elements * -(-row // SERVED) / direct.axes.lanes
+        constant = workload.buffers[name]
+        self._bytes = constant.size_bytes
+        self._widened = WIDENED * constant.elements * -(-served // SERVED) / lanes
 
     @property
     def error(self) -> float:
@@ -62,8 +65,9 @@ class ShortConstantPhases:
         return self.workload.stages[0], self.workload.stages[1]
 
     def cycles(self, target: Target) -> float:
-        """What it takes, nearly; constants are widened while others arrive."""
-        return max(algorithm_cycles(self.workload, frozenset(), target), self._widened)
+        """What it takes, nearly: what arrives while others are widened and multiplied is waited for in part."""
+        busy = arithmetic_cycles(self.workload, target) + self._widened
+        return busy + left_of(self._bytes / (target.memory_rate or 1 / FAR), busy)
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """Those of the tile."""

@@ -28,6 +28,7 @@ from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.codegen.cross import Call, filled_arena, place_cases, run_aarch64, run_wasm
 from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import (
     convolution,
     matmul,
@@ -68,8 +69,10 @@ def shortened(workload: Workload, target: Target, rng: random.Random | None = No
 
 
 def within(workload: Workload, got: np.ndarray, operands: dict[str, np.ndarray]) -> bool:
+    """Whether no product of a sum is off by more than rounding its constant may have made it."""
     expected = reference_outputs(workload, operands)["y0"]
-    return relative_error(got, expected) < 2 * ERROR
+    sizes = reference_outputs(workload, {name: np.abs(array) for name, array in operands.items()})["y0"]
+    return bool(np.all(np.abs(got - expected) <= 2.0**-16 * sizes + 1e-6 * np.abs(sizes).max()))
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -162,3 +165,10 @@ def test_it_is_the_default_where_memory_is_waited_for() -> None:
         assert (space.values(space.default).get("algorithm") == SHORT) == wanted
     exact = build_space(matmul(1, 2048, 2048), target, 1).within(ERROR / 2)
     assert exact.values(exact.default)["algorithm"] == "direct"
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(1, SHORT), (8, SHORT), (16, "parts"), (64, "parts")])
+def test_registers_of_matrices_are_preferred_where_rows_fill_them(rows: int, wanted: str) -> None:
+    """What they read once is waited for once, however few rows there are."""
+    space = build_space(matmul(rows, 2048, 2048), WITH_MATRICES, 1)
+    assert space.values(space.default)["algorithm"] == wanted
