@@ -30,7 +30,8 @@ MOST = 1024
 _BITS = 32
 _ZERO, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 _LEAST = Const(-(2**31), DType.I32)
-_WIDE_ONE = Const(1 << _BITS, DType.I64)
+_LEVEL_BITS = 20
+"""Bits for how many keys are the smallest wanted, in a number of 32 bits: MOST has room in the others."""
 
 
 def places_by_threshold(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> str:
@@ -79,18 +80,18 @@ class _Selection:
         """How many of the elements up to each are wanted, itself included."""
         axes = output_axes(self._shape)
         own, limit = Load(keys, at(axes)), Load(threshold, self._at(axes, Index.of(0)))
-        # Two counts in one number: those above the threshold in the upper half, those at it in the lower.
-        level = apply("select", apply("equal", own, limit), Const(1, DType.I64), Const(0, DType.I64))
-        both = apply("select", apply("less", limit, own), _WIDE_ONE, level)
-        counts = scanned(
-            self._call, self._stored(axes, both, "counts", DType.I64), self._axis, "sum", "counted"
+        # Two counts in one number: those above the threshold in the upper bits, those at it in the lower.
+        bits, kind = (_LEVEL_BITS, DType.I32) if self._size < 1 << _LEVEL_BITS else (_BITS, DType.I64)
+        level = apply("select", apply("equal", own, limit), Const(1, kind), Const(0, kind))
+        both = apply("select", apply("less", limit, own), Const(1 << bits, kind), level)
+        counts = scanned(self._call, self._stored(axes, both, "counts", kind), self._axis, "sum", "counted")
+        here, last = Load(counts, at(axes)), Load(counts, self._at(axes, Index.of(self._size - 1)))
+        above, all_above = (apply("shift_right", count, Const(bits, kind)) for count in (here, last))
+        at_limit = apply("and", here, Const((1 << bits) - 1, kind))
+        wanted = apply(
+            "add", above, apply("min", at_limit, apply("sub", Const(self._count, kind), all_above))
         )
-        here, all_above = (
-            Load(counts, at(axes)),
-            _above(Load(counts, self._at(axes, Index.of(self._size - 1)))),
-        )
-        equal = apply("min", _level(here), apply("sub", Const(self._count, DType.I64), all_above))
-        return self._stored(axes, Cast(apply("add", _above(here), equal), DType.I32), "before")
+        return self._stored(axes, Cast(wanted, DType.I32), "before")
 
     def _wanted(self, before: str) -> str:
         """Their places, in the order of the axis."""
@@ -134,11 +135,3 @@ class _Selection:
     def _at(self, axes: tuple[Axis, ...], place: Index) -> tuple[Index, ...]:
         """Indices with another one along the axis."""
         return (*at(axes)[: self._axis], place, *at(axes)[self._axis + 1 :])
-
-
-def _above(counts: Expr) -> Expr:
-    return apply("shift_right", counts, Const(_BITS, DType.I64))
-
-
-def _level(counts: Expr) -> Expr:
-    return apply("and", counts, Const((1 << _BITS) - 1, DType.I64))
