@@ -7,7 +7,8 @@
     rank[j]     how many of the wanted ones come before that one
 
 The work is that of some fifty reads of the axis and of `count` squared comparisons, where a sort in whole has
-n * log(n)^2 reads at places that are looked up.
+n * log(n)^2 reads at places that are looked up. Of a longer axis the blocks with the largest elements are found first,
+in the same way: the elements that are wanted are in as many blocks as there are of them, and only these are read again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from compiler.frontend.scans import scanned
 from compiler.frontend.searches import largest
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
-from compiler.scalar import Cast, Const, Expr, Load, Lookup, apply
+from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
 from compiler.symbol import Axis
 
 MOST = 1024
@@ -32,6 +33,9 @@ _ZERO, _ONE = Const(0, DType.I32), Const(1, DType.I32)
 _LEAST = Const(-(2**31), DType.I32)
 _LEVEL_BITS = 20
 """Bits for how many keys are the smallest wanted, in a number of 32 bits: MOST has room in the others."""
+_LENGTHS = (4, 8, 16, 32, 64, 128)
+_WORTH = 2
+"""Times as many elements that are read often otherwise, from which on blocks are worth their stages."""
 
 
 def places_by_threshold(call: OperatorCall, value: str, axis: int, count: int, *, descending: bool) -> str:
@@ -39,25 +43,76 @@ def places_by_threshold(call: OperatorCall, value: str, axis: int, count: int, *
 
     NaN is the largest. The type of the elements has keys; there are more of them than `count`, which is at most MOST.
     """
-    return _Selection(call, value, axis, count).places(descending=descending)
+    axes = output_axes(call.builder.shapes[value])
+    element = key(Load(value, at(axes)), call.dtype(value), descending=descending)
+    keys = call.intermediate(Compute(axes, (), None, element, DType.I32), "keys")
+    if length := _block_length(call.builder.shapes[value][axis], count):
+        return _in_blocks(call, keys, axis, count, length)
+    return _Selection(call, keys, axis, count).ranked()
+
+
+def _block_length(size: int, count: int) -> int:
+    """Elements of a block that leave the least to read again, a power of two; 0 where blocks save less than half."""
+    left = {b: -(-size // b) + count * b for b in _LENGTHS if size >= 2 * count * b}
+    worthy = [b for b in left if _WORTH * left[b] <= size]
+    return min(worthy, key=lambda b: left[b], default=0)
+
+
+def _in_blocks(call: OperatorCall, keys: str, axis: int, count: int, length: int) -> str:
+    """The places, from the blocks of so many keys that have the largest ones.
+
+    Of equal ones the first blocks are taken, in the order of the axis: so are their elements.
+    """
+    shape = call.builder.shapes[keys]
+    size = shape[axis]
+
+    def axes_of(extent: int) -> tuple[Axis, ...]:
+        return output_axes((*shape[:axis], extent, *shape[axis + 1 :]))
+
+    def along(axes: tuple[Axis, ...], place: Index) -> tuple[Index, ...]:
+        return (*at(axes)[:axis], place, *at(axes)[axis + 1 :])
+
+    axes, inner = axes_of(-(-size // length)), ReduceAxes()
+    place = at(axes)[axis] * length + inner.index(length)
+    body: Expr = Load(keys, along(axes, place))
+    if size % length:
+        body = Guard((Bound(place, 0, size),), body, _LEAST)
+    largest_keys = call.intermediate(reduced(axes, inner, "max", body, DType.I32), "largest")
+    blocks = _Selection(call, largest_keys, axis, count, "blocks").wanted()
+    axes = axes_of(count * length)
+    here = at(axes)[axis]
+    starts = call.intermediate_constant(np.arange(length, dtype=np.int32), "inside")
+    block = apply("mul", Load(blocks, along(axes, here // length)), Const(length, DType.I32))
+    tried = apply("add", block, Load(starts, (here % length,)))
+    places = call.intermediate(Compute(axes, (), None, tried, DType.I32), "tried")
+    found = LookedUp(f"@{places}.keys", -(-size // length) * length)
+    body = Load(keys, along(axes, Index.of(found)))
+    if size % length:
+        # Behind the end there is what nothing is below, and in the last place: elements that are equal are before it.
+        body = Guard((Bound(Index.of(found), 0, size),), body, _LEAST)
+    body = Lookup(found, Load(places, at(axes)), body)
+    again = call.intermediate(Compute(axes, (), None, body, DType.I32), "keys")
+    chosen = _Selection(call, again, axis, count, "chosen").ranked()
+    axes = axes_of(count)
+    found = LookedUp(f"@{chosen}.places", count * length)
+    body = Lookup(found, Load(chosen, at(axes)), Load(places, along(axes, Index.of(found))))
+    return call.intermediate(Compute(axes, (), None, body, DType.I32), "places")
 
 
 class _Selection:
-    def __init__(self, call: OperatorCall, value: str, axis: int, count: int) -> None:
-        self._call, self._value, self._axis, self._count = call, value, axis, count
-        self._shape = call.builder.shapes[value]
+    def __init__(self, call: OperatorCall, keys: str, axis: int, count: int, name: str = "wanted") -> None:
+        """`name`: of what is looked for, which tells it from what others look for."""
+        self._call, self._keys, self._axis, self._count, self._name = call, keys, axis, count, name
+        self._shape = call.builder.shapes[keys]
         self._size = self._shape[axis]
 
-    def places(self, *, descending: bool) -> str:
-        """See `places_by_threshold`."""
-        keys = self._keys(descending=descending)
-        before = self._counted(keys, self._threshold(keys))
-        return self._ranked(keys, self._wanted(before))
+    def wanted(self) -> str:
+        """The places of the first `count` elements, in the order of the axis."""
+        return self._wanted(self._counted(self._keys, self._threshold(self._keys)))
 
-    def _keys(self, *, descending: bool) -> str:
-        axes = output_axes(self._shape)
-        element = Load(self._value, at(axes))
-        return self._stored(axes, key(element, self._call.dtype(self._value), descending=descending), "keys")
+    def ranked(self) -> str:
+        """The same in the order of the keys, largest first."""
+        return self._ranked(self._keys, self.wanted())
 
     def _threshold(self, keys: str) -> str:
         """The largest number that at least `count` keys reach."""
@@ -101,7 +156,7 @@ class _Selection:
         def holds(place: Index, yes: Expr, no: Expr) -> Expr:
             return apply("select", apply("less_equal", Load(before, self._at(axes, place)), wanted), yes, no)
 
-        return self._stored(axes, largest(self._call, self._size, holds, "wanted"), "wanted")
+        return self._stored(axes, largest(self._call, self._size, holds, self._name), self._name)
 
     def _ranked(self, keys: str, places: str) -> str:
         """The places in the order of the keys."""

@@ -73,7 +73,15 @@ def test_of_what_is_computed_there_are_several_right_ones() -> None:
 
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize(
-    ("shape", "axis", "count"), [((2, 700), 1, 90), ((900, 3), 0, 300), ((1, 2048), 1, 1024)]
+    ("shape", "axis", "count"),
+    [
+        ((2, 700), 1, 90),
+        ((900, 3), 0, 300),
+        ((1, 2048), 1, 1024),
+        ((2, 2500), 1, 90),
+        ((3999, 2), 0, 100),
+        ((1, 20_001), 1, 700),
+    ],
 )
 def test_elements_by_a_threshold(shape: tuple[int, ...], axis: int, count: int, largest: int) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -96,6 +96,23 @@ def test_the_first_few_of_many_blocks(axis: int, values: int, size: int, largest
 
 
 @pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("size", [4000, 3997])
+@pytest.mark.parametrize("values", [1, 2, 300, 1 << 20])
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_some_of_many_blocks(kind: Any, values: int, size: int, largest: int) -> None:
+    """Blocks have equal largest elements, nothing is below most of them, and the last one may not be full."""
+    limits = np.finfo(np.float32) if kind is np.float32 else np.iinfo(np.int32)
+    end = (limits.min if largest else limits.max) if kind is np.int32 else np.inf * (-1 if largest else 1)
+    x = np.random.default_rng(values).integers(0, values, (2, size)).astype(kind)
+    x[0, : size - 60] = x[1, 5:-9] = end
+    x[1, 5:-9:80] = 7
+    node = helper.make_node("TopK", ["x", "k"], ["v", "y"], largest=largest)
+    places = run_one(node, x, {"k": ints(120)})
+    order = x.astype(np.float64) * (-1 if largest else 1)
+    np.testing.assert_array_equal(places, np.argsort(order, axis=1, kind="stable")[:, :120])
+
+
+@pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64, np.int64, np.int32, np.uint8])
 def test_some_of_a_long_axis(kind: Any, largest: int) -> None:
     """Many of them are equal, and those at the threshold too."""
