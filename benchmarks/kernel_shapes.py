@@ -167,7 +167,9 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         "deconv3x3s2_27_12_17": partial(transposed_convolution, 27, 12, (17, 17), (3, 3), 2),
         "mm_7x13x11": partial(matmul, 7, 13, 11),
         **{f"patches{p}_3_{o}_224": partial(embedding, 3, o, 224, p) for p, o in ((4, 96), (16, 768))},
-        "topk10_16x10000": partial(largest, 16, 10_000, 10),
+        **{f"topk{k}_{rows}x{n}": partial(largest, rows, n, k) for k, rows, n in (
+            (10, 16, 10_000), (100, 80, 8_400), (1000, 1, 136_800),
+        )},
         **{f"attention_{h}x{n}x64": partial(masked_attention, h, n, 64) for h, n in ((12, 197), (6, 1500))},
         **{f"bmm_{b}x{m}x{k}x{n}": partial(batch_matmul, b, m, k, n) for b, m, k, n in (
             (12, 128, 64, 128), (1, 512, 512, 512), (1, 1000, 64, 1000),

@@ -14,6 +14,7 @@ from compiler.schedule.panels import panels
 from compiler.schedule.parts import parts
 from compiler.schedule.separated import separated
 from compiler.schedule.short_constants import short_constants
+from compiler.schedule.skewed import skewed
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
 from compiler.schedule.strassen import strassen
@@ -41,6 +42,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "separated": separated,
     "moments": moments,
     "short_constants": short_constants,
+    "skewed": skewed,
 }
 
 

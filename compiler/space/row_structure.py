@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from compiler.index import Index
-from compiler.scalar import Load, loads
+from compiler.scalar import Guard, Load, loads
+from compiler.schedule.skewed import is_skewed
 from compiler.symbol import Axis
 from compiler.workload.ir import Stage, Workload
 
@@ -55,7 +57,7 @@ def summed_axis(stage: Stage, workload: Workload) -> Axis | None:
     axes = (*stage.axes, *stage.reduce_axes)
     for load in _reads(stage, workload):
         operand = workload.buffers[load.buffer]
-        steps = _steps(load, operand.strides) if operand.elements >= stage.points else {}
+        steps = _steps(load, operand.strides) if operand.elements >= _taken(stage) else {}
         found = [a for a in axes if a.size > 1 and steps.get(a.name) == 1]
         if found:
             return found[0]
@@ -102,7 +104,20 @@ def _reads_once(stage: Stage, workload: Workload) -> bool:
     """Whether some input or temporary has as many elements as the reduction has points."""
     buffers = workload.buffers
     read = [buffers[load.buffer] for load in loads(stage.body)]
-    return any(not b.constant and b.elements >= stage.points for b in read)
+    return any(not b.constant and b.elements >= _taken(stage) for b in read)
+
+
+def _taken(stage: Stage) -> int:
+    """Points at which a reduction takes an element: along a skewed axis, those inside of the row."""
+    bounds = stage.body.bounds if isinstance(stage.body, Guard) else ()
+    rows = {
+        a.name: b.high - b.low
+        for a in stage.reduce_axes
+        if is_skewed(a)
+        for b in bounds
+        if a.name in b.index.names()
+    }
+    return prod(rows.get(a.name, a.size) for a in (*stage.axes, *stage.reduce_axes))
 
 
 def _steps(load: Load, strides: tuple[int, ...]) -> Mapping[str, int]:

@@ -19,6 +19,7 @@ from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
 from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices, RowPlan
 from compiler.space.row_structure import reads_columns, row_axes, summed_axis
+from compiler.space.skewed_rows import SkewedRows, skewed_rows
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.target import Target
 from compiler.workload.ir import Workload
@@ -27,7 +28,7 @@ CHOICES = (1, 2, 4, 8)
 SWEEPS = (1, 4, 8, 16, 32, 64)
 STREAMS = (32, 128)
 TOGETHER, APART = "together", "apart"
-DIRECT, MOMENTS = "direct", "moments"
+DIRECT, MOMENTS, SKEWED = "direct", "moments", "skewed"
 WORTH_A_BARRIER = 1 << 14
 """Elements per thread from which on it pays to wait for the others between the stages."""
 SHARES_PER_THREAD = 4
@@ -67,8 +68,9 @@ class Rows:
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: block, sweep, accumulators, unroll, parallel; maps (which are repeated) where several stages read one.
 
-        Where there are a mean and a variance also algorithm: the definition, or both in one pass; with several threads
-        phases: a row's stages together, or apart on all threads.
+        Where there are a mean and a variance also algorithm: the definition, or both in one pass; where rows begin
+        anywhere in a line, as they are or skewed. With several threads phases: a row's stages together, or apart on all
+        threads.
         """
         axes = row_axes(workload)
         if axes is None:
@@ -76,24 +78,17 @@ class Rows:
             raise ScheduleError(msg)
         size_bytes = workload.buffers[workload.stages[-1].target].dtype.size_bytes
         plan = RowPlan(workload, axes, target.lanes(size_bytes))
-        plans = {DIRECT: plan}
-        if (one_pass := _moments(plan)) is not None:
-            plans[MOMENTS] = one_pass
+        one_pass, skew = _moments(plan), skewed_rows(plan, target)
+        found = {DIRECT: plan, MOMENTS: one_pass, SKEWED: None if skew is None else skew.plan}
+        plans = {name: made for name, made in found.items() if made is not None}
 
         def legal(values: dict[str, Value]) -> bool:
             choices, plan = _choices(values), plans[str(values.get("algorithm", DIRECT))]
             if values.get("phases") == APART:
                 return plan.algorithm is None
-            fits = plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
-            streams = plan.axes.along_rows and choices.block > IN_REGISTERS
-            rows = 1 if plan.in_turn(choices) else choices.block
-            tile = choices.unroll if streams else rows * choices.accumulators
-            return (
-                fits
-                and (choices.sweep == 1 or plan.sweeps(choices))
-                and plan.divides(choices)
-                and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
-            )
+            if skew is not None and plan is skew.plan:
+                return skew.allows(choices)
+            return _fits(plan, choices, target, size_bytes)
 
         def build(values: dict[str, Value]) -> Schedule:
             if not legal(values):
@@ -103,14 +98,11 @@ class Rows:
             made = RowPhases(plan, threads) if values.get("phases") == APART else plan
             return Schedule(tuple(made.steps(_choices(values))))
 
-        knobs = _knobs(plan, threads)
-        wanted = _defaults(plan, target, threads)
-        if one_pass is not None:
+        knobs = _knobs(plan, threads, () if skew is None else (skew.block,))
+        if len(plans) > 1:
             knobs = (Knob("algorithm", tuple(plans)), *knobs)
-            wanted["algorithm"] = DIRECT
-            long = plan.row_vectors >= LONG_MOMENTS and not plan.axes.along_rows
-            if long and wanted["phases"] == TOGETHER:
-                wanted |= {"algorithm": MOMENTS, "block": 1}
+        wanted = _defaults(plan, target, threads)
+        wanted |= _algorithm(plan, skew, several=one_pass is not None, together=wanted["phases"] == TOGETHER)
         default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
         kept = {k.name: k.choices[i] for k, i in zip(knobs, default, strict=True)}
         if not legal(kept):
@@ -119,9 +111,32 @@ class Rows:
         return SearchSpace(knobs, default, legal, build)
 
 
-def _knobs(plan: RowPlan, threads: int) -> tuple[Knob, ...]:
+def _fits(plan: RowPlan, choices: RowChoices, target: Target, size_bytes: int) -> bool:
+    """Whether caches and registers have room, and blocks come out even."""
+    streams = plan.axes.along_rows and choices.block > IN_REGISTERS
+    rows = 1 if plan.in_turn(choices) else choices.block
+    tile = choices.unroll if streams else rows * choices.accumulators
+    return (
+        plan.local_elements(choices) * size_bytes <= target.l2_bytes // 2
+        and (choices.sweep == 1 or plan.sweeps(choices))
+        and plan.divides(choices)
+        and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
+    )
+
+
+def _algorithm(plan: RowPlan, skew: SkewedRows | None, *, several: bool, together: bool) -> dict[str, Value]:
+    """The default algorithm and what it needs; `several`: there is a mean and a variance, `together`: in one phase."""
+    if skew is not None and together:
+        return {"algorithm": SKEWED, "block": skew.block, "accumulators": skew.accumulators, "sweep": 1}
+    long = several and plan.row_vectors >= LONG_MOMENTS and not plan.axes.along_rows
+    return {"algorithm": MOMENTS, "block": 1} if long and together else {"algorithm": DIRECT}
+
+
+def _knobs(plan: RowPlan, threads: int, blocks: tuple[int, ...]) -> tuple[Knob, ...]:
+    """`blocks`: further numbers of rows."""
+    usual = {*CHOICES, *STREAMS} if plan.axes.along_rows else {*CHOICES, *blocks}
     knobs = [
-        Knob("block", (*CHOICES, *STREAMS) if plan.axes.along_rows else CHOICES),
+        Knob("block", tuple(sorted(usual))),
         *(() if plan.axes.along_rows else (Knob("sweep", SWEEPS),)),
         Knob("accumulators", CHOICES),
         Knob("unroll", CHOICES[:3]),
