@@ -174,9 +174,9 @@ def _product(body: Expr) -> Apply | None:
 
 
 def points(names: set[str], bounds: Iterable[Bound], ranges: Mapping[str, int]) -> int:
-    """How many values of the named axes satisfy all bounds."""
+    """How many values of the named axes satisfy all bounds; those of what is looked up are taken to hold."""
     groups: list[tuple[set[str], list[Bound]]] = []
-    for bound in dict.fromkeys(bounds):
+    for bound in (b for b in dict.fromkeys(bounds) if not b.index.looked_up()):
         joined, together = set(bound.index.names()), [bound]
         apart = []
         for group, members in groups:
