@@ -20,6 +20,7 @@ from compiler.loop.skip import skip
 from compiler.loop.software_pipeline import software_pipeline
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
+from compiler.schedule.steps import Algorithm
 from compiler.space.space import Assignment, SearchSpace, Value
 from compiler.symbol import size_at
 from compiler.workload.ir import Workload
@@ -39,6 +40,7 @@ def for_all_sizes(space: SearchSpace, workload: Workload, threads: int) -> Searc
 
     Raises CompileError where no Schedule is legal.
     """
+    space = _for_any_number(space, workload)
     known: dict[tuple[Value, ...], Shares] = {}
 
     def shares(values: dict[str, Value]) -> Shares:
@@ -56,6 +58,18 @@ def for_all_sizes(space: SearchSpace, workload: Workload, threads: int) -> Searc
         raise CompileError(msg)
     starts = tuple(assignment for assignment in space.starts if shares_of(assignment) > _ILLEGAL)
     return replace(space, default=default, legal=lambda values: shares(values) > _ILLEGAL, starts=starts)
+
+
+def _for_any_number(space: SearchSpace, workload: Workload) -> SearchSpace:
+    """With a default that suits any number of rows, where nobody said how many there are.
+
+    Constants in three bytes suit a few: of many, products take longer than what is waited for.
+    """
+    known = all(symbol.hints for symbol in workload.symbols)
+    first = space.schedule(space.default).steps[:1]
+    if known or space.careful is None or first != (Algorithm("short_constants", ()),):
+        return space
+    return replace(space, default=space.careful, error=0.0, careful=None)
 
 
 def _shares(space: SearchSpace, values: dict[str, Value], workload: Workload) -> Shares:

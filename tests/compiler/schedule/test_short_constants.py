@@ -29,6 +29,7 @@ from compiler.workload.ir import Workload
 from tests.compiler.codegen.cross import Call, filled_arena, place_cases, run_aarch64, run_wasm
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
+from tests.compiler.symbolic import symbolic_rows
 from tests.compiler.workloads import (
     convolution,
     matmul,
@@ -172,3 +173,13 @@ def test_registers_of_matrices_are_preferred_where_rows_fill_them(rows: int, wan
     """What they read once is waited for once, however few rows there are."""
     space = build_space(matmul(rows, 2048, 2048), WITH_MATRICES, 1)
     assert space.values(space.default)["algorithm"] == wanted
+
+
+def test_of_rows_of_any_number_only_hints_say_that_there_are_few() -> None:
+    workload, target = symbolic_rows(matmul(1, 2048, 2048)), PRESETS["x86-64-v3"]
+    (rows,) = workload.symbols
+    for hints, wanted in (((), "direct"), ((1,), SHORT), ((512,), "direct")):
+        known = replace(workload, symbols=(replace(rows, hints=hints),))
+        space = build_space(known, target, 1)
+        assert space.values(space.default)["algorithm"] == wanted
+        assert SHORT in next(knob.choices for knob in space.knobs if knob.name == "algorithm")
