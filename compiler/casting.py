@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.dtype import DType
-from compiler.three_bytes import lengthen, shorten
 
 Array = npt.NDArray[Any]
 
@@ -16,8 +15,6 @@ Array = npt.NDArray[Any]
 def cast(values: Array, dtype: DType, precision: np.dtype[Any]) -> Array:
     """The values in another type, as `held` keeps them. Types that are only stored are rounded to."""
     array = np.asarray(values)
-    if dtype is DType.F24:
-        return lengthen(shorten(array.astype(np.float32))).astype(precision)
     if dtype.is_narrow_float:
         with np.errstate(all="ignore"):
             return np.asarray(array.astype(np.float32).astype(dtype.numpy).astype(precision))
@@ -38,6 +35,4 @@ def held(values: Array, precision: npt.DTypeLike) -> Array:
     if array.dtype.kind in "iub":
         return array
     dtype = DType.from_numpy(array.dtype)
-    if dtype is DType.F24:
-        array = lengthen(array)
     return array.astype(precision if dtype.is_float else dtype.computed.numpy, copy=False)

@@ -56,7 +56,7 @@ def is_skewed(along: Axis) -> bool:
 def find_rows(workload: Workload, stage: Stage, lanes: int) -> tuple[Load, Axis, dict[str, int]] | None:
     """What is read along rows that begin anywhere in a line, the axis along them, and how far apart rows are.
 
-    That is in elements, by the axis from one row to the next. None where there are no such rows.
+    That is in elements, by the axis from one row to the next. None where there are no such rows, or nobody knows.
     """
     if stage.reducer is None or not stage.reduce_axes:
         return None
@@ -65,6 +65,8 @@ def find_rows(workload: Workload, stage: Stage, lanes: int) -> tuple[Load, Axis,
     if len(own) != 1 or along.extent.constant is None:
         return None
     (load,) = own
+    if any(Index.of(size).constant is None for size in workload.buffers[load.buffer].shape[1:]):
+        return None
     flat = _flat(workload, load)
     pitches = {str(name): flat.coefficient(str(name)) for name in flat.names() if name != along.name}
     known = flat.is_affine() and flat.coefficient(along.name) == 1

@@ -101,14 +101,18 @@ class Rows:
         knobs = _knobs(plan, threads, () if skew is None else (skew.block,))
         if len(plans) > 1:
             knobs = (Knob("algorithm", tuple(plans)), *knobs)
-        wanted = _defaults(plan, target, threads)
-        wanted |= _algorithm(plan, skew, several=one_pass is not None, together=wanted["phases"] == TOGETHER)
+        usual = {**_defaults(plan, target, threads), "algorithm": DIRECT}
+        wanted = usual | _algorithm(
+            plan, skew, several=one_pass is not None, together=usual["phases"] == TOGETHER
+        )
         default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
         kept = {k.name: k.choices[i] for k, i in zip(knobs, default, strict=True)}
         if not legal(kept):
             wanted["maps"] = REPEAT
             default = tuple(_nearest(knob, wanted[knob.name]) for knob in knobs)
-        return SearchSpace(knobs, default, legal, build)
+        direct = tuple(_nearest(knob, usual[knob.name]) for knob in knobs)
+        starts = (direct,) if skew is not None and direct != default else ()
+        return SearchSpace(knobs, default, legal, build, starts)
 
 
 def _fits(plan: RowPlan, choices: RowChoices, target: Target, size_bytes: int) -> bool:
@@ -129,7 +133,7 @@ def _algorithm(plan: RowPlan, skew: SkewedRows | None, *, several: bool, togethe
     if skew is not None and together:
         return {"algorithm": SKEWED, "block": skew.block, "accumulators": skew.accumulators, "sweep": 1}
     long = several and plan.row_vectors >= LONG_MOMENTS and not plan.axes.along_rows
-    return {"algorithm": MOMENTS, "block": 1} if long and together else {"algorithm": DIRECT}
+    return {"algorithm": MOMENTS, "block": 1} if long and together else {}
 
 
 def _knobs(plan: RowPlan, threads: int, blocks: tuple[int, ...]) -> tuple[Knob, ...]:

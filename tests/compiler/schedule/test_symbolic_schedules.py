@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,14 +23,14 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Fuse, Reorder, RFactor, Split
 from compiler.space.rules import build_space
 from compiler.symbol import Axis, size_at
-from compiler.target import PRESETS, native_target
+from compiler.target import LINE_BYTES, PRESETS, native_target
 from compiler.workload.canonical import canonicalise
 from compiler.workload.ir import Operand, Stage, Workload
 from compiler.workload.specialise import specialise
 from tests.compiler.execute import relative_error
 from tests.compiler.schedule.test_random_schedules import tolerance
-from tests.compiler.symbolic import BATCH, SIZES, SYMBOLIC
-from tests.compiler.workloads import random_operands
+from tests.compiler.symbolic import BATCH, SIZES, SYMBOLIC, symbolic_rows
+from tests.compiler.workloads import anchored, at, operand, random_operands, row_sum
 from tests.conftest import Golden
 
 BEHIND = 7.0
@@ -86,6 +87,37 @@ def test_a_kernel_is_right_for_every_size(kind: str) -> None:
 @pytest.mark.parametrize("kind", SYMBOLIC)
 def test_random_schedules_are_right_for_every_size(kind: str) -> None:
     _check(kind, 40)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_from_whole_lines_are_right_for_every_size(threads: int) -> None:
+    """Where the hint is a number of blocks; the last one may not be full."""
+    workload = replace(symbolic_rows(row_sum(1, 49)), symbols=(replace(BATCH, hints=(64,)),))
+    space = build_space(workload, native_target(), threads)
+    values = space.values(space.default)
+    assert native_target().vector_bytes < LINE_BYTES or values["algorithm"] == "skewed"
+    schedule = space.schedule(space.default)
+    assert max(_errors(workload, schedule, threads)) < tolerance(schedule)
+
+
+def test_rows_that_nobody_knows_the_distance_of_are_read_as_they_are() -> None:
+    """An image of any number of rows: how a row begins depends on it."""
+    read = Load("x0", at("s0", "s1", "r0"))
+    fixed = anchored((3, 64), (49,), "sum", read, (operand("x0", 3, 64, 49),))
+    n = Index.of("n0")
+
+    def opened(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple(replace(o, shape=(o.shape[0], n, *o.shape[2:])) for o in operands)
+
+    workload = Workload(
+        opened(fixed.operands),
+        opened(fixed.temporaries),
+        opened(fixed.outputs),
+        tuple(replace(s, axes=(s.axes[0], Axis("s1", n))) for s in fixed.stages),
+        (replace(BATCH, hints=(64,)),),
+    )
+    space = build_space(workload, PRESETS["x86-64-v4"], 1)
+    assert space.values(space.default)["algorithm"] == "direct"
 
 
 @pytest.mark.parametrize("threads", [1, 2])
