@@ -31,7 +31,7 @@ from compiler.target import LINE_BYTES, MATRIX_REGISTERS, Target
 from compiler.workload.ir import Stage, Workload
 
 HEIGHTS = (4, 6, 7, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32, 48, 64)
-"""Rows of a tile; all of them where they fit."""
+"""Rows of a tile; all of them where they fit, and are no more than the last of these: its map is unrolled."""
 LINE = 2.5
 """Cycles for a row of a matrix that comes from the second cache, measured on a Granite Rapids core: 2 where it is alone
 in the core, 2.9 in kernels."""
@@ -90,7 +90,7 @@ class MatrixTile(RegisterTile):
     def heights(self) -> tuple[int, ...]:
         """How many rows a tile may have, ascending."""
         rows = 1 if self.axes.row is None else self.axes.row.size
-        whole = {rows} if self._are_held(rows, 1) else set()
+        whole = {rows} if rows <= HEIGHTS[-1] and self._are_held(rows, 1) else set()
         return tuple(sorted({h for h in HEIGHTS if h <= rows} | whole)) or (rows,)
 
     @property

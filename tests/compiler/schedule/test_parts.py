@@ -15,7 +15,7 @@ from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.instruction import INSTRUCTIONS
 from compiler.packing import Parts
-from compiler.pipeline import build_kernel
+from compiler.pipeline import build_kernel, build_nest
 from compiler.scalar import Load, apply
 from compiler.schedule.contraction import find_contraction, group_axis
 from compiler.schedule.copied_data import LINES
@@ -42,6 +42,10 @@ from tests.compiler.workloads import (
     windowed,
     with_second_output,
 )
+
+
+def knob_choices(space: SearchSpace, name: str) -> list[int]:
+    return [int(str(choice)) for knob in space.knobs if knob.name == name for choice in knob.choices]
 
 
 def with_residual(workload: Workload) -> Workload:
@@ -207,6 +211,15 @@ def test_it_is_the_default_where_it_is_much_faster() -> None:
     assert space.values(space.default)["algorithm"] == "parts"
     careful = space.within(ERROR / 2)
     assert careful.values(careful.default)["algorithm"] == "direct"
+
+
+@pytest.mark.parametrize("rows", [64, 65, 73, 80, 96])
+def test_a_tile_has_no_more_rows_than_its_map_may_unroll(rows: int) -> None:
+    # Registers would hold all of them, of one vector.
+    space = build_space(matmul(rows, 512, 512), WITH_MATRICES, 1)
+    assert space.values(space.default)["algorithm"] == "parts"
+    assert max(knob_choices(space, "rows")) <= 64
+    build_nest(matmul(rows, 512, 512), space.schedule(space.default))
 
 
 def test_a_bounded_function_of_the_sums_takes_the_direct_form_by_default() -> None:
