@@ -10,6 +10,8 @@ What is between the phases is scratch memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
 from compiler.space.row_plan import RowChoices, RowPlan
@@ -19,8 +21,6 @@ from compiler.symbol import Axis
 from compiler.workload.ir import Stage
 
 BLOCKS_PER_THREAD = 4
-ROWS_SUMMED = 8
-"""Elements that are combined in a register before the result in memory is touched."""
 
 
 class RowPhases:
@@ -84,34 +84,35 @@ class RowPhases:
         ]
 
     def _over_rows(self, stage: Stage, choices: RowChoices) -> list[Step]:
-        """Blocks of the last reduction axis; neighbouring rows fill the lanes and are read in the order of memory."""
+        """Blocks of the last reduction axis; neighbouring rows fill the lanes of a tile of sums in registers."""
         row = self._plan.axes.vector
         assert row is not None
         last = stage.reduce_axes[-1]
-        block, summed = f"{last.name}.o", f"{last.name}.i.o"
+        block, turn = f"{last.name}.o", f"{last.name}.i.i"
         partial = f"{stage.name}.{block}"
-        few = f"{partial}.{summed}"
-        wide = self._plan.wide(row.size, choices.unroll)
+        sums = f"{partial}.{turn}"
+        wide = self._plan.lanes * min(choices.block, choices.unroll)
         rows = [a.name for a in stage.axes if a != row]
         others = [a.name for a in stage.reduce_axes[:-1]]
-        lanes = [f"{row.name}.o", f"{row.name}.i"]
+        panel, vectors, lanes = f"{row.name}.o", f"{row.name}.i.o", f"{row.name}.i.i"
         return [
-            Split(stage.name, last.name, self._block(stage, last, ROWS_SUMMED)),
+            Split(stage.name, last.name, self._block(stage, last, choices.accumulators)),
             RFactor(stage.name, block),
-            Split(partial, f"{last.name}.i", ROWS_SUMMED),
-            RFactor(partial, summed),
-            Split(partial, row.name, wide),
-            Reorder(partial, (*rows, block, summed, *lanes)),
+            Split(partial, f"{last.name}.i", choices.accumulators),
+            RFactor(partial, turn),
+            Split(partial, row.name, self._plan.lanes * choices.block),
+            Split(partial, f"{row.name}.i", wide),
+            Reorder(partial, (*rows, block, panel, turn, vectors, lanes)),
             *share(partial, [*rows, block]),
-            ComputeAt(few, partial, lanes[0]),
-            Reorder(few, (*others, f"{last.name}.i.i", row.name)),
-            Bind(few, f"{last.name}.i.i", LoopKind.UNROLLED),
-            Bind(few, row.name, LoopKind.VECTOR),
-            Bind(partial, lanes[1], LoopKind.VECTOR),
+            *_bind(partial, [turn, vectors], lanes),
+            ComputeAt(sums, partial, panel),
+            Split(sums, row.name, wide),
+            Reorder(sums, (*others, f"{last.name}.i.o", turn, panel, f"{row.name}.i")),
+            *_bind(sums, [turn, panel], f"{row.name}.i"),
             Split(stage.name, row.name, wide),
-            Reorder(stage.name, (*rows, lanes[0], block, lanes[1])),
-            *share(stage.name, [*rows, lanes[0]]),
-            Bind(stage.name, lanes[1], LoopKind.VECTOR),
+            Reorder(stage.name, (*rows, panel, block, f"{row.name}.i")),
+            *share(stage.name, [*rows, panel]),
+            Bind(stage.name, f"{row.name}.i", LoopKind.VECTOR),
         ]
 
     def _block(self, stage: Stage, axis: Axis, unit: int) -> int:
@@ -121,3 +122,10 @@ class RowPhases:
             rows *= 1 if a == self._plan.axes.vector else a.size
         blocks = max(1, -(-BLOCKS_PER_THREAD * self._threads // rows))
         return -(-axis.size // (blocks * unit)) * unit
+
+
+def _bind(stage: str, unrolled: Sequence[str], vector: str) -> list[Step]:
+    return [
+        *(Bind(stage, name, LoopKind.UNROLLED) for name in unrolled),
+        Bind(stage, vector, LoopKind.VECTOR),
+    ]

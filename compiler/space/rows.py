@@ -31,6 +31,10 @@ TOGETHER, APART = "together", "apart"
 DIRECT, MOMENTS, SKEWED = "direct", "moments", "skewed"
 WORTH_A_BARRIER = 1 << 14
 """Elements per thread from which on it pays to wait for the others between the stages."""
+WORTH_KEEPING = 1 << 12
+"""The same where that keeps the elements in the caches of those that wrote them."""
+FEW_OTHERS = 8
+"""Elements that are summed up for each of all other stages, where phases do not take longer to go through."""
 SHARES_PER_THREAD = 4
 LONG_MOMENTS = 64
 """Vectors of a row from which on reading it once less is worth a sum of its first eighth."""
@@ -85,7 +89,7 @@ class Rows:
         def legal(values: dict[str, Value]) -> bool:
             choices, plan = _choices(values), plans[str(values.get("algorithm", DIRECT))]
             if values.get("phases") == APART:
-                return plan.algorithm is None
+                return plan.algorithm is None and _fits_phases(plan, choices, target)
             if skew is not None and plan is skew.plan:
                 return skew.allows(choices)
             return _fits(plan, choices, target, size_bytes)
@@ -126,6 +130,12 @@ def _fits(plan: RowPlan, choices: RowChoices, target: Target, size_bytes: int) -
         and plan.divides(choices)
         and (tile == 1 or tile <= target.vector_registers - SPARE_REGISTERS)
     )
+
+
+def _fits_phases(plan: RowPlan, choices: RowChoices, target: Target) -> bool:
+    """Whether registers hold the partial results of neighbouring rows; others stand in one vector."""
+    tile = choices.block * choices.accumulators if plan.axes.along_rows else 1
+    return tile <= target.vector_registers - SPARE_REGISTERS
 
 
 def _algorithm(plan: RowPlan, skew: SkewedRows | None, *, several: bool, together: bool) -> dict[str, Value]:
@@ -184,9 +194,10 @@ def _choices(values: dict[str, Value]) -> RowChoices:
 
 def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
     """What reads along the columns has long vectors; neighbouring rows that fill the lanes need less."""
-    vectors, sweep = plan.row_vectors, 1
+    vectors, sweep, apart = plan.row_vectors, 1, _worth_phases(plan, threads)
     if plan.axes.along_rows:
-        block = vectors if vectors <= IN_REGISTERS // 2 else _stream(plan, vectors, threads)
+        few = apart or vectors <= IN_REGISTERS // 2
+        block = min(vectors, IN_REGISTERS // 2) if few else _stream(plan, vectors, threads)
         accumulators = 8 if block > IN_REGISTERS else 2
     elif swept := _sweep(plan, target, threads, vectors):
         block, sweep = swept
@@ -199,8 +210,6 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
         parallel, total = parallel + 1, total * size
         if total >= SHARES_PER_THREAD * threads:
             break
-    few = prod(plan.outer_sizes) < threads
-    long = max(s.points for s in plan.workload.stages) >= WORTH_A_BARRIER * threads
     return {
         "block": block,
         "sweep": sweep,
@@ -208,8 +217,23 @@ def _defaults(plan: RowPlan, target: Target, threads: int) -> dict[str, Value]:
         "unroll": accumulators if sweep > 1 else 2 if plan.axes.along_rows or _is_elementary(plan) else 4,
         "parallel": parallel,
         "maps": KEEP if not plan.cheap else REPEAT if plan.cheap == plan.shared else CHEAP,
-        "phases": APART if few and long else TOGETHER,
+        "phases": APART if apart else TOGETHER,
     }
+
+
+def _worth_phases(plan: RowPlan, threads: int) -> bool:
+    """Whether few rows leave threads idle, or all would read what others have in their caches.
+
+    Where neighbouring rows fill the lanes, threads that share out the rows read a part of every line of an image, say.
+    The kernels before and behind share out its lines. With a sum in phases threads keep to those, for nothing but sums
+    is handed over.
+    """
+    *others, most = sorted(s.points for s in plan.workload.stages)
+    if prod(plan.outer_sizes) < threads and most >= WORTH_A_BARRIER * threads:
+        return True
+    whole = prod(a.size for a in plan.axes.rows if a != plan.axes.vector)
+    sums = plan.axes.along_rows and whole < threads and sum(others) * FEW_OTHERS <= most
+    return sums and most >= WORTH_KEEPING * threads
 
 
 def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:

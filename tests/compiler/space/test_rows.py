@@ -337,6 +337,48 @@ def test_few_long_rows_are_shared_out_in_phases(golden: Golden) -> None:
     golden(text.replace(workload.digest[:16], "row_sum"), "schedule/rows_apart")
 
 
+@pytest.mark.parametrize(
+    ("points", "channels", "threads", "phases"),
+    [
+        pytest.param(196, 480, 2, "apart", id="an image"),
+        pytest.param(49, 45, 4, "together", id="too little for what it saves"),
+        pytest.param(196, 480, 1, None, id="one thread"),
+    ],
+)
+def test_threads_sum_up_the_lines_of_an_image_that_they_have(
+    points: int, channels: int, threads: int, phases: str | None
+) -> None:
+    space = build_space(mean(points, channels), native_target(), threads)
+    assert space.values(space.default).get("phases") == phases
+
+
+@pytest.mark.parametrize(("points", "channels"), [(61, 45), (196, 480), (40, 1100)])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_sums_of_lines_are_right_for_any_tile(points: int, channels: int, threads: int) -> None:
+    workload = mean(points, channels)
+    operands = random_operands(workload)
+    space, expected = (
+        build_space(workload, native_target(), threads),
+        reference_outputs(workload, operands)["y0"],
+    )
+    for block, accumulators in ((1, 8), (2, 4), (4, 1), (4, 2), (8, 1)):
+        values = {
+            **space.values(space.default),
+            "phases": "apart",
+            "block": block,
+            "accumulators": accumulators,
+        }
+        assert relative_error(run_native(workload, space.build(values), operands, threads), expected) < 3e-6
+
+
+def test_partial_results_of_neighbours_lie_side_by_side() -> None:
+    workload = mean(196, 480)
+    space = build_space(workload, PRESETS["x86-64-v4"], 2)
+    nest = build_nest(workload, space.schedule(space.default))
+    (partial,) = (b for b in nest.buffers if b.name == "t0.r0.o")
+    assert partial.shape[1] == 480
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_any_sweep_over_rows_of_many_vectors_is_right(seed: int) -> None:
