@@ -7,9 +7,9 @@ within one iteration of the loop that asks for it again fits in half of that cac
 by the same rule, for nothing; from memory, where it is more than one may count on of the last. Results that are
 stored in runs far apart cost whole bursts.
 
-Several threads share the outermost loop out. Along the outermost axis in memory each of them finds what it stored in
-the kernel before; along any other, most of the data comes from another core. What does not depend on that loop, each of
-them fetches.
+Several threads share the outermost loop out. Along the axis that the kernels before share out, which is the outermost
+in memory but for channels of few places (`shared_axis`), each of them finds what it stored; along any other, most of
+the data comes from another core. What does not depend on that loop, each of them fetches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from compiler.scalar import loads
-from compiler.space.structure import TileAxes, outermost_axis, packable
+from compiler.space.structure import TileAxes, packable, shared_axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 
@@ -73,7 +73,7 @@ class TileTraffic:
         rows: of a tile.
         cycles: of its multiply-adds.
         threads: that share the outermost loop out.
-        outermost: the axis along which the result's elements lie furthest apart.
+        shared: the axis along which who reads the result shares it out.
     """
 
     reads: tuple[_Access, ...]
@@ -86,7 +86,7 @@ class TileTraffic:
     rows: int
     cycles: float
     threads: int = 1
-    outermost: str = ""
+    shared: str = ""
 
 
 def tile_traffic(tile: RegisterTile, rows: int, cycles: float) -> TileTraffic:
@@ -95,8 +95,10 @@ def tile_traffic(tile: RegisterTile, rows: int, cycles: float) -> TileTraffic:
     result = _Access(frozenset(a.name for a in store.axes), workload.buffers[store.target].size_bytes)
     nearest, near = target.l1_bytes // 2, target.l2_bytes // 2
     least = LEAST_READS_ON_ONE_PIPE if target.halves_vectors else LEAST_READS
+    reads = _reads(workload, anchor)
+    constants = {name for read in reads if read.packed for name in read.axes}
     return TileTraffic(
-        reads=_reads(workload, anchor),
+        reads=reads,
         result=result,
         panel=axes.vector.name,
         nearest=nearest,
@@ -106,7 +108,7 @@ def tile_traffic(tile: RegisterTile, rows: int, cycles: float) -> TileTraffic:
         rows=rows,
         cycles=cycles,
         threads=tile.threads,
-        outermost=outermost_axis(workload, store),
+        shared=shared_axis(workload, store, constants),
     )
 
 
@@ -180,9 +182,9 @@ def _exchanged(traffic: TileTraffic, loops: Sequence[Loop]) -> float:
     for read in traffic.reads:
         if first not in read.axes:
             total += others * read.size_bytes * (FAR if read.packed else REMOTE)
-        elif not read.packed and first != traffic.outermost:
+        elif not read.packed and first != traffic.shared:
             total += others / traffic.threads * read.size_bytes * REMOTE
-    if first != traffic.outermost:
+    if first != traffic.shared:
         total += others / traffic.threads * traffic.result.size_bytes * REMOTE
     return total
 

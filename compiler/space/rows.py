@@ -21,6 +21,7 @@ from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW
 from compiler.space.row_structure import reads_columns, row_axes, summed_axis
 from compiler.space.skewed_rows import SkewedRows, skewed_rows
 from compiler.space.space import Knob, SearchSpace, Value, number
+from compiler.space.structure import MANY_CHANNELS
 from compiler.target import Target
 from compiler.workload.ir import Workload
 
@@ -225,15 +226,17 @@ def _worth_phases(plan: RowPlan, threads: int) -> bool:
     """Whether few rows leave threads idle, or all would read what others have in their caches.
 
     Where neighbouring rows fill the lanes, threads that share out the rows read a part of every line of an image, say.
-    The kernels before and behind share out its lines. With a sum in phases threads keep to those, for nothing but sums
-    is handed over.
+    The kernels before and behind share out its lines (`structure.shared_axis`). With a sum in phases threads keep to
+    those, for nothing but sums is handed over.
     """
     *others, most = sorted(s.points for s in plan.workload.stages)
     if prod(plan.outer_sizes) < threads and most >= WORTH_A_BARRIER * threads:
         return True
-    whole = prod(a.size for a in plan.axes.rows if a != plan.axes.vector)
-    sums = plan.axes.along_rows and whole < threads and sum(others) * FEW_OTHERS <= most
-    return sums and most >= WORTH_KEEPING * threads
+    channels = plan.axes.vector if plan.axes.along_rows else None
+    if channels is None or prod(a.size for a in plan.axes.rows if a != channels) >= threads:
+        return False
+    lines = channels.size < MANY_CHANNELS * (most // channels.size)
+    return lines and sum(others) * FEW_OTHERS <= most and most >= WORTH_KEEPING * threads
 
 
 def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:

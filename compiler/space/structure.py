@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
@@ -17,6 +18,9 @@ LONG_SUM = 32
 """Products of a sum that make up for storing its lanes so."""
 LEAST_ROWS = 8
 """Along an axis that is not the innermost: with fewer, tiles are not as high as they could be."""
+
+MANY_CHANNELS = 8
+"""For each place, from which on threads share out channels: 392 of an image of 7 x 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,21 @@ def outermost_axis(workload: Workload, store: Stage) -> str:
     """The axis along which stored elements lie furthest apart."""
     flat = _flat_coefficients(store, workload.buffers[store.target].strides)
     return max((a.name for a in store.axes if a.size > 1), key=lambda name: flat[name], default="")
+
+
+def shared_axis(workload: Workload, store: Stage, constants: Set[str]) -> str:
+    """The axis along which threads share out a value, as far as its size tells: who reads it shares it out alike.
+
+    The outermost one. Where the innermost is far longer than all others together, as of channels of few places, that
+    one: constants that go along it are the most that is read. `constants`: the axes along which there are some.
+    """
+    flat = _flat_coefficients(store, workload.buffers[store.target].strides)
+    axes = sorted((a for a in store.axes if a.size > 1), key=lambda a: flat[a.name], reverse=True)
+    if not axes:
+        return ""
+    *places, channels = axes
+    few = channels.name in constants and channels.size >= MANY_CHANNELS * prod(a.size for a in places)
+    return (channels if few else axes[0]).name
 
 
 def step_along(workload: Workload, load: Load, name: str) -> int:

@@ -28,6 +28,20 @@ def pool(size: int, channels: int, stride: int = 1, taps: int = 3) -> Workload:
 
 
 @pytest.mark.parametrize(
+    ("workload", "threads", "channels"),
+    [
+        pytest.param(
+            depthwise(7, 1152), 2, True, id="few places of many channels, as their kernel before does"
+        ),
+        pytest.param(depthwise(14, 480), 2, False, id="lines of an image"),
+    ],
+)
+def test_what_threads_share_out(workload: Workload, threads: int, *, channels: bool) -> None:
+    space = build_space(workload, V4, threads)
+    assert (space.values(space.default)["order"] == "outside") is channels
+
+
+@pytest.mark.parametrize(
     ("workload", "target", "rows", "beside"),
     [
         pytest.param(pool(28, 256), V3, 4, 1, id="they cover six lines"),

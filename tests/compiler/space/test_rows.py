@@ -342,6 +342,7 @@ def test_few_long_rows_are_shared_out_in_phases(golden: Golden) -> None:
     [
         pytest.param(196, 480, 2, "apart", id="an image"),
         pytest.param(49, 45, 4, "together", id="too little for what it saves"),
+        pytest.param(49, 1152, 2, "together", id="few places: channels are shared out"),
         pytest.param(196, 480, 1, None, id="one thread"),
     ],
 )
