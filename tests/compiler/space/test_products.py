@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.loop.printer import print_nest
 from compiler.loop.promote import local_bytes
 from compiler.pipeline import build_nest
+from compiler.scalar import Expr, Load, rewrite
 from compiler.schedule.schedule import schedule_from_json, schedule_json
 from compiler.space.product_errors import parts_errors
 from compiler.space.products import Products
@@ -22,6 +25,7 @@ from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.attention import attention, image_attention
 from tests.compiler.execute import interpreted_outputs, native_outputs, stored_error
+from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import KINDS, random_operands
 
 SHAPES = {
@@ -72,6 +76,47 @@ def test_results_that_lie_across_the_rows(places: int) -> None:
         assert stored_error(workload, got, expected) < tolerance(workload, values), values
     narrow = build_space(workload, PRESETS["x86-64-v3"], 1)
     assert "register t5:" in print_nest(build_nest(workload, narrow.schedule(narrow.default)))
+
+
+def with_rows_innermost(workload: Workload) -> Workload:
+    """What is between the products lies the other way round in memory."""
+    between = {o.name for o in workload.temporaries if o.shape[-1].constant != 1} - {
+        workload.stages[-2].target,
+    }
+
+    def turned(places: tuple[Index, ...]) -> tuple[Index, ...]:
+        return (*places[:-2], places[-1], places[-2])
+
+    def rule(e: Expr) -> Expr | None:
+        return Load(e.buffer, turned(e.indices)) if isinstance(e, Load) and e.buffer in between else None
+
+    return replace(
+        workload,
+        temporaries=tuple(
+            replace(o, shape=turned(o.shape)) if o.name in between else o for o in workload.temporaries
+        ),
+        stages=tuple(
+            replace(
+                s,
+                body=rewrite(s.body, rule),
+                target_indices=turned(s.target_indices) if s.target in between else s.target_indices,
+            )
+            for s in workload.stages
+        ),
+    )
+
+
+def test_scores_whose_rows_lie_innermost() -> None:
+    """Matrices store rows of columns: these scores they do not make."""
+    workload = with_rows_innermost(attention(1, 17, 18, 5))
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)
+    space, rng = build_space(workload, WITH_MATRICES, 1), random.Random(0)
+    for assignment in {space.default, *space.starts, *(space.sample(rng) for _ in range(3))}:
+        values = space.values(assignment)
+        assert not str(values["pack.0"]).startswith("parts")
+        got = interpreted_outputs(workload, space.schedule(assignment), operands)
+        assert stored_error(workload, got, expected) < tolerance(workload, values), values
 
 
 def test_the_interpreter_agrees_on_wider_vectors() -> None:
