@@ -27,6 +27,8 @@ OpenValues = Mapping[str, frozenset[int]]
 """By name, the dimensions whose sizes differ from example to example of a model with open sizes."""
 NOTHING_OPEN: OpenValues = MappingProxyType({})
 
+_KNOWN_ELEMENTS, _KNOWN_STEPS = 1 << 22, 64
+"""Elements of a value that is found out where it is needed at compile time, and nodes between it and constants."""
 _EAGER_ELEMENTS = 4096
 """Constant results up to this size are known at once: later nodes may need them as shapes, axes or limits."""
 
@@ -57,6 +59,7 @@ class GraphBuilder:
     _computed: dict[str, DType] = field(default_factory=dict)
     _promised: set[str] = field(default_factory=set)
     _shared: dict[str, str] = field(default_factory=dict)
+    _found: dict[str, Array | None] = field(default_factory=dict)
 
     def resolve(self, name: str) -> str:
         """The value that an ONNX name stands for."""
@@ -115,6 +118,26 @@ class GraphBuilder:
         self.shapes[name] = shape
         self._computed[name] = compute.dtype
         return None
+
+    def known(self, name: str, steps: int = _KNOWN_STEPS) -> Array | None:
+        """What a value of constants is, also where it is large; None where it depends on inputs or open sizes.
+
+        For what is needed at compile time, such as indices that an exporter spreads out. `steps`: how many nodes back
+        the constants may be.
+        """
+        if name in self.constants:
+            return self.constants[name]
+        if name not in self._found:
+            self._found[name] = None if name in self.open_values else self._evaluated(name, steps)
+        return self._found[name]
+
+    def _evaluated(self, name: str, steps: int) -> Array | None:
+        node = next((n for n in reversed(self.nodes) if n.output == name), None)
+        if node is None or not steps:
+            return None
+        found = {value: self.known(value, steps - 1) for value in node.compute.reads}
+        values = {value: array for value, array in found.items() if array is not None}
+        return fold(node.compute, values, most=_KNOWN_ELEMENTS) if len(values) == len(found) else None
 
     def fresh(self, base: str) -> str:
         """A name that no value of the model has."""

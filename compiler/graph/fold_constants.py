@@ -54,8 +54,10 @@ class FoldConstants:
         return graph.with_nodes(tuple(kept), constants)
 
 
-def fold(compute: Compute, constants: Mapping[str, Array]) -> Array | None:
+def fold(compute: Compute, constants: Mapping[str, Array], most: int = _GROWTH_ELEMENTS) -> Array | None:
     """The read-only value, or None where it reads anything else or is too large to be worth it.
+
+    `most`: elements up to which it may be larger than what it is computed from.
 
     Integers are computed in their own types, floats in float64; numbers that a node rounds to integers in float32, as
     the machine would, so that ties fall to the same side.
@@ -65,7 +67,7 @@ def fold(compute: Compute, constants: Mapping[str, Array]) -> Array | None:
     sizes = [a.size for a in compute.axes]
     available = sum(constants[value].size for value in compute.reads)
     points = math.prod(compute.ranges.values())
-    if math.prod(sizes) > max(_GROWTH_ELEMENTS, available) or points > _POINTS:
+    if math.prod(sizes) > max(most, available) or points > _POINTS:
         return None
     exact = compute.dtype.is_float or any(constants[value].dtype == np.float64 for value in compute.reads)
     precision = np.float64 if exact else np.float32

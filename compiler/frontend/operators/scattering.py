@@ -6,7 +6,7 @@
 Each element of the result looks for its updates: of several the last one counts, or all where they are combined. So no
 two iterations write to one place, in any order and on any number of threads. Few updates are compared with every place.
 Many are sorted by the places that they go to, those of one place added up, and each place finds its own by a binary
-search. Indices that are known are searched at compile time.
+search. Indices that are known are searched at compile time; those of a box of places need no search (`boxes.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from math import prod
 import numpy as np
 
 from compiler.dtype import DType
+from compiler.frontend.boxes import Box, find_box
 from compiler.frontend.call import Array, Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import ReduceAxes, at, counting, output_axes, reduced, size_along
 from compiler.frontend.operators.reshaping import reshaped_indices
@@ -48,10 +49,13 @@ def _scatter_elements(call: OperatorCall) -> None:
     others = [d for d in range(len(shape)) if d != axis]
     if which != call.shape(2) or len(which) != len(shape) or any(which[d] > shape[d] for d in others):
         call.reject(f"scatters shape {list(call.shape(2))} at indices {list(which)} into {list(shape)}")
-    _check_indices(call, [shape[axis]])
+    known = _known_indices(call, [shape[axis]])
     if prod(which) == 0:
         return call.emit_same(data)
-    indices = _counted_from_front(call, indices, data, axis)
+    if known is not None:
+        indices = call.intermediate_constant(known, "indices")
+    else:
+        indices = _counted_from_front(call, indices, data, axis)
     # Places that an update can reach: all along the axis, and as far as the indices go along the others.
     reach = output_axes(shape[d] if d == axis else which[d] for d in range(len(shape)))
 
@@ -75,10 +79,16 @@ def _scatter_nd(call: OperatorCall) -> None:
     depth = which[-1] if which else 0
     if not which or depth > len(shape) or call.shape(2) != (*which[:-1], *shape[depth:]):
         call.reject(f"scatters shape {list(call.shape(2))} at indices {list(which)} into {list(shape)}")
-    _check_indices(call, shape[:depth])
+    known = _known_indices(call, shape[:depth])
     count, places = prod(which[:-1]), prod(shape[:depth])
     if count == 0 or prod(shape) == 0:
         return call.emit_same(data)
+    if known is not None:
+        is_open = call.builder.is_open(data, range(depth))
+        box = None if is_open else find_box(known, shape[:depth])
+        if box is not None:
+            return _scatter_box(call, box)
+        indices = call.intermediate_constant(known, "indices")
     flat = _flat_indices(call, indices, data, shape[:depth])
     rows = _reshaped(call, updates, (count, *shape[depth:]))
     axes = output_axes(shape)
@@ -98,6 +108,33 @@ def _scatter_nd(call: OperatorCall) -> None:
     )
     body = search.combined(Load(data, at(axes)), (place,), axes)
     return call.emit(Compute(axes, (), None, body, call.dtype(data)))
+
+
+def _scatter_box(call: OperatorCall, box: Box) -> None:
+    """Updates of a box of places, each of which finds its own by subtraction."""
+    axes = output_axes(call.shape(0))
+    depth = len(box.extents)
+    place, rest = at(axes)[:depth], at(axes)[depth:]
+    old, new = Load(call.value(0), at(axes)), Load(call.value(2), (*box.update(place), *rest))
+    reduction = call.text("reduction", "none")
+    body = (
+        new
+        if reduction == "none"
+        else apply(_reduction(call, reduction, call.dtype(new.buffer))[1], old, new)
+    )
+    bounds = box.bounds(place)
+    return call.emit(
+        Compute(axes, (), None, Guard(bounds, body, old) if bounds else body, call.dtype(old.buffer))
+    )
+
+
+def _reduction(call: OperatorCall, name: str, dtype: DType) -> tuple[str, str]:
+    """How updates of one place are combined with each other, and with the data."""
+    if name not in _REDUCTIONS:
+        call.reject(f"has the unknown reduction {name[:20]!r}")
+    if dtype.is_stored_only or dtype is DType.BOOL:
+        call.unsupported(f"reduction of {dtype.value}")
+    return _REDUCTIONS[name]
 
 
 class _Search:
@@ -139,12 +176,8 @@ class _Search:
         reduction = self._call.text("reduction", "none")
         if reduction == "none":
             return self._replaced(old, place)
-        if reduction not in _REDUCTIONS:
-            self._call.reject(f"has the unknown reduction {reduction[:20]!r}")
-        reducer, op = _REDUCTIONS[reduction]
         dtype = self._call.dtype(self._update(place, Index()).buffer)
-        if dtype.is_stored_only or dtype is DType.BOOL:
-            self._call.unsupported(f"reduction of {dtype.value}")
+        reducer, op = _reduction(self._call, reduction, dtype)
         outer = axes or self._reach
         if not self._few:
             where = place if axes else at(self._reach)
@@ -241,21 +274,20 @@ class _Search:
         return self._at_last(place, lambda i: Load(summed, (*i, *at(rest))), outside)
 
 
-def _check_indices(call: OperatorCall, extents: Sequence[int]) -> None:
+def _known_indices(call: OperatorCall, extents: Sequence[int]) -> Array | None:
+    """Indices that are known at compile time, counted from the front; rejects those outside of the data."""
     name = call.value(1)
     if call.builder.dtype(name).kind not in "iu":
         call.reject(f"has indices of type {call.builder.dtype(name)}")
-    known = call.builder.constants.get(name)
-    if known is not None and known.size:
-        limits = np.asarray(extents)
-        if ((known < -limits) | (known >= limits)).any():
-            call.reject(f"has indices outside of the {list(extents)} elements that they choose from")
+    known, limits = call.builder.known(name), np.asarray(extents, np.int64)
+    if known is None:
+        return None
+    if known.size and ((known < -limits) | (known >= limits)).any():
+        call.reject(f"has indices outside of the {list(extents)} elements that they choose from")
+    return np.where(known < 0, known + limits, known).astype(np.int64)
 
 
 def _counted_from_front(call: OperatorCall, indices: str, data: str, axis: int) -> str:
-    known, extent = call.builder.constants.get(indices), call.builder.shapes[data][axis]
-    if known is not None:
-        return call.intermediate_constant(np.where(known < 0, known + extent, known), "indices")
     axes, kind = output_axes(call.builder.shapes[indices]), call.dtype(indices)
     body = _from_front(Load(indices, at(axes)), size_along(call, data, axis, kind), kind)
     return call.intermediate(Compute(axes, (), None, body, kind), "indices")
@@ -280,10 +312,8 @@ def _flat_indices(call: OperatorCall, indices: str, data: str, extents: tuple[in
         total = apply("add", apply("mul", total, extent), step)
     known = call.builder.constants.get(indices)
     if known is not None:
-        limits = np.asarray(extents, np.int64)
         strides = np.cumprod([1, *extents[:0:-1]], dtype=np.int64)[::-1][: len(extents)]
-        whole = np.where(known < 0, known + limits, known).reshape(-1, len(extents)).astype(np.int64)
-        return call.intermediate_constant((whole * strides).sum(1), "flat")
+        return call.intermediate_constant((known.reshape(-1, len(extents)) * strides).sum(1), "flat")
     return call.intermediate(Compute(axes, (), None, total, DType.I64), "flat")
 
 
@@ -301,6 +331,9 @@ def _reshaped(call: OperatorCall, value: str, wanted: tuple[int, ...]) -> str:
 def _winners_along(indices: Array, extent: int, axis: int) -> Array:
     """For each place the last update of known indices, -1 for none."""
     found = np.full((*indices.shape[:axis], extent, *indices.shape[axis + 1 :]), -1, np.int32)
+    if indices.ndim == 1:  # Of equal indices the last one counts.
+        found[indices] = np.arange(indices.size)
+        return found
     for step in range(indices.shape[axis]):
         place = np.take(indices, [step], axis=axis)
         np.put_along_axis(found, place.astype(np.int64), step, axis=axis)

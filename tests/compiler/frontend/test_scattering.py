@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.dtype import DType
 from compiler.errors import ModelError
+from compiler.frontend.boxes import find_box
+from compiler.frontend.builder import GraphBuilder
+from compiler.graph.ir import Compute
+from compiler.index import Index
+from compiler.scalar import Load
+from compiler.symbol import axis
 from tests.compiler.frontend.cases import Case, case, floats, ints, run_case, run_given, run_one, weights
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
@@ -33,6 +40,61 @@ def test_scatter_nd(reduction: str, known: bool) -> None:  # noqa: FBT001
         run_case(case("ScatterND", (4, 5, 3), places, updates, reduction=reduction))
     else:
         run_given("ScatterND", [DATA, places, updates], reduction=reduction)
+
+
+def grid(*ranges: range, order: tuple[int, ...] | None = None) -> np.ndarray:
+    """Indices of all places of a box, its dimensions in another order where one is given."""
+    places = np.stack(np.meshgrid(*[np.array(r) for r in ranges], indexing="ij"), -1)
+    return places if order is None else places.transpose(*order, len(order))
+
+
+BOXES = {
+    "inside": grid(range(1, 3), range(2, 5)),
+    "from the end": grid(range(-3, -1), range(1)),
+    "all of a dimension": grid(range(4), range(1, 3)),
+    "one place": grid(range(2, 3), range(-1, 0)),
+    "dimensions that change places": grid(range(1, 3), range(2, 5), order=(1, 0)),
+    "one of the dimensions": grid(range(1, 4)),
+    "backwards, which is none": grid(range(2, 0, -1), range(2)),
+    "steps of two, which is none": grid(range(0, 4, 2), range(3)),
+    "a diagonal, which is none": np.array([[0, 0], [1, 1], [2, 2]]),
+    "one place twice, which is none": np.array([[1, 1], [1, 1]]),
+}
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("box", BOXES)
+def test_known_indices_of_a_box(box: str, reduction: str) -> None:
+    places = BOXES[box]
+    updates = weights(*places.shape[:-1], *(4, 5, 3)[places.shape[-1] :])
+    run_case(case("ScatterND", (4, 5, 3), places, updates, reduction=reduction))
+
+
+def test_boxes_need_no_search() -> None:
+    found = {
+        name: find_box(np.where(p < 0, p + (4, 5)[: p.shape[-1]], p), (4, 5)[: p.shape[-1]])
+        for name, p in BOXES.items()
+    }
+    assert {name for name, box in found.items() if box is None} == {n for n in BOXES if n.endswith("none")}
+
+
+def test_indices_that_are_spread_out_are_known() -> None:
+    """As exported from `x[:, 1:, 1:] = u`, of more elements than are kept as a constant for themselves."""
+    rows, columns = 300, 300
+    builder = GraphBuilder(frozenset())
+    builder.add_constant("row", np.arange(1, rows))
+    axes = (axis("a0", rows - 1), axis("a1", columns))
+    builder.add_compute("n", "spread", Compute(axes, (), None, Load("row", (Index.of("a0"),)), DType.I64))
+    assert "spread" not in builder.constants
+    known = builder.known("spread")
+    assert known is not None
+    assert (known == np.arange(1, rows)[:, None]).all()
+    builder.add_input("x", (columns,), DType.I64)
+    builder.add_compute(
+        "m", "of an input", Compute((axes[1],), (), None, Load("x", (Index.of("a1"),)), DType.I64)
+    )
+    assert builder.known("of an input") is None
+    assert builder.known("x") is None
 
 
 def test_scatter_along_the_last_axis() -> None:
