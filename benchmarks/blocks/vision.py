@@ -42,6 +42,19 @@ def inverted(channels: int, times: int, size: int, kernel: int, act: str) -> onn
     return n.model(x)
 
 
+def assigned(channels: int, size: int) -> onnx.ModelProto:
+    """Products assigned to a slice, as exporters write it: indices that are spread out from ranges, for each update."""
+    n, inner = images(channels, size), size - 1
+    inside = n.op("Slice", "x", n.integers(1, 1), n.integers(size, size), n.integers(2, 3))
+    ranges = (range(1), range(channels), range(1, size), range(1, size))
+    grid, spread = n.integers(1, channels, inner, inner), list[str]()
+    for d, places in enumerate(ranges):
+        along = n.reshape(n.integers(*places), *(len(places) if d == e else 1 for e in range(len(ranges))))
+        spread.append(n.op("Unsqueeze", n.op("Expand", along, grid), n.integers(-1)))
+    indices = n.op("Concat", *spread, axis=-1)
+    return n.model(n.op("ScatterND", "x", indices, n.op("Mul", inside, inside)))
+
+
 def separable(channels: int, size: int, stride: int) -> onnx.ModelProto:
     """The first MobileNet's pair of convolutions."""
     n = images(channels, size)
@@ -260,6 +273,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[int | str, ...]]] = {
         (24, 6, 56, 3, "silu"), (40, 6, 28, 5, "silu"), (112, 6, 14, 5, "silu"), (192, 6, 7, 5, "silu"),
         (80, 6, 14, 3, "hard_swish"), (160, 6, 7, 5, "hard_swish"),
     ),
+    assigned: ((64, 56), (8, 196)),
     separable: ((64, 112, 2), (128, 56, 1), (256, 28, 1), (512, 14, 1), (512, 14, 2), (1024, 7, 1)),
     diffusion: ((320, 32), (128, 64), (640, 16)),
     swin: ((96, 56, 3), (384, 14, 12)),
