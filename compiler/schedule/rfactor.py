@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
-from compiler.scalar import Expr, Guard, Load, below, loads, substitute
+from compiler.scalar import Expr, Guard, Load, below, substitute
 from compiler.scalar_type import neutral
 from compiler.schedule.state import Loop, ScheduledStage, State, plain_stage
 from compiler.schedule.steps import RFactor
@@ -23,8 +23,8 @@ def rfactor(state: State, step: RFactor) -> State:
 
     Where the loops run past the end of the reduction the neutral element is taken. Legal on a reduction none of whose
     loops is bound or attached, and of whose spatial loops none has changed: split the reduction's loops, then factor.
-    Partial results of one element lie side by side where what they are made of does, so that they fill a vector; else
-    those of neighbouring elements do.
+    Partial results of one element lie side by side in memory, so that they may fill a vector; where the new axis is
+    `outermost`, those of neighbouring elements do.
     The order of combination changes: every reducer is associative and commutative, floats within the Task's error.
     Both stages are plain afterwards: the loops of the first have the names that they had here.
     """
@@ -33,16 +33,15 @@ def rfactor(state: State, step: RFactor) -> State:
     _check(state, stage, step)
     name, buffer = f"{old.name}.{step.loop}", f"{old.target}.{step.loop}"
     new_axis = _axis(state, stage.loop(step.loop))
-    body = _body(state, stage)
     axes = (*old.axes, new_axis)
-    stored = axes if _lies_in_order(body, new_axis) else (new_axis, *old.axes)
+    stored = (new_axis, *old.axes) if step.outermost else axes
     place = tuple(Index.of(a.name) for a in stored)
     partial = replace(
         old,
         name=name,
         axes=axes,
         reduce_axes=tuple(_axis(state, loop) for loop in reducing if loop.name != step.loop),
-        body=body,
+        body=_body(state, stage),
         target=buffer,
         target_indices=place,
     )
@@ -57,11 +56,6 @@ def rfactor(state: State, step: RFactor) -> State:
         stages=tuple(s.stage for s in stages),
     )
     return State(workload, stages)
-
-
-def _lies_in_order(body: Expr, along: Axis) -> bool:
-    """Whether an operand's neighbours along an axis are neighbours in memory."""
-    return any(load.indices and load.indices[-1].coefficient(along.name) == 1 for load in loads(body))
 
 
 def _axis(state: State, loop: Loop) -> Axis:

@@ -2,7 +2,7 @@
 
     step ::= Algorithm(name, parameters) | Split(stage, loop, factor) | Fuse(stage, outer, inner)
            | Reorder(stage, loops) | Bind(stage, loop, kind) | ComputeAt(stage, consumer, loop) | Pack(stage, operand)
-           | RFactor(stage, loop) | Inline(stage) | Tensorize(stage, loop, instruction)
+           | RFactor(stage, loop, outermost) | Inline(stage) | Tensorize(stage, loop, instruction)
 
 What each does to the nest, and when it is legal, stands in the primitive of the same name (compiler/schedule/split.py
 and so on). Stages and loops have stable ids: the axis `s1` of a stage starts as loop `s1`, splitting it gives `s1.o`
@@ -80,10 +80,14 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class RFactor:
-    """A loop of a reduction becomes an axis of partial results, in a stage `stage.loop` of their own."""
+    """A loop of a reduction becomes an axis of partial results, in a stage `stage.loop` of their own.
+
+    `outermost`: the axis is the outermost in memory, and not the innermost.
+    """
 
     stage: str
     loop: str
+    outermost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ def step_json(step: Step) -> dict[str, Any]:
         found[name] = list(value) if isinstance(value, tuple) else value
     if isinstance(step, Bind):
         found["kind"] = step.kind.value
+    if isinstance(step, RFactor) and not step.outermost:
+        del found["outermost"]
     return found
 
 
@@ -137,6 +143,6 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
     "ComputeAt": lambda d: ComputeAt(str(d["stage"]), str(d["consumer"]), str(d["loop"])),
     "Pack": lambda d: Pack(str(d["stage"]), str(d["operand"])),
     "Inline": lambda d: Inline(str(d["stage"])),
-    "RFactor": lambda d: RFactor(str(d["stage"]), str(d["loop"])),
+    "RFactor": lambda d: RFactor(str(d["stage"]), str(d["loop"]), bool(d.get("outermost", False))),
     "Tensorize": lambda d: Tensorize(str(d["stage"]), str(d["loop"]), str(d["instruction"])),
 }

@@ -97,9 +97,9 @@ class RowPhases:
         panel, vectors, lanes = f"{row.name}.o", f"{row.name}.i.o", f"{row.name}.i.i"
         return [
             Split(stage.name, last.name, self._block(stage, last, choices.accumulators)),
-            RFactor(stage.name, block),
+            RFactor(stage.name, block, outermost=True),
             Split(partial, f"{last.name}.i", choices.accumulators),
-            RFactor(partial, turn),
+            RFactor(partial, turn, outermost=True),
             Split(partial, row.name, self._plan.lanes * choices.block),
             Split(partial, f"{row.name}.i", wide),
             Reorder(partial, (*rows, block, panel, turn, vectors, lanes)),

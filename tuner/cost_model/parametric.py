@@ -302,7 +302,8 @@ def _factor(tracks: dict[str, _Track], step: RFactor, n: int) -> None:
         raise Unfollowed
     new = [*spatial, factored, *rest]
     buffer = f"{old.target}.{step.loop}"
-    stored = tuple(Index.of(loop.name) for loop in (*spatial, factored))
+    kept = [factored, *spatial] if step.outermost else [*spatial, factored]
+    stored = tuple(Index.of(loop.name) for loop in kept)
     partial = _Track(
         f"{step.stage}.{step.loop}",
         buffer,
@@ -311,7 +312,7 @@ def _factor(tracks: dict[str, _Track], step: RFactor, n: int) -> None:
         tuple(index.name for index in stored),
         [replace(loop, reduces=loop in rest) for loop in new],
         old.terms | {loop.name: [(loop.name, 1.0)] for loop in new},  # it reads at the old axes
-        _factored_accesses(old, new, [*spatial, factored], buffer, n) if old.accesses else (),
+        _factored_accesses(old, new, kept, buffer, n) if old.accesses else (),
     )
     tracks[step.stage] = replace(
         old,
@@ -340,7 +341,8 @@ def _factored_accesses(
     sizes = _columns([loop.limit for loop in stored], n)
     strides = np.cumprod(np.concatenate([np.ones((n, 1)), sizes[:, :0:-1]], axis=1), axis=1)[:, ::-1]
     written = next(access for access in old.accesses if access.kind == "output")
-    matrix, plain = np.eye(len(stored), len(new))[None], Terms.plain(len(stored))
+    matrix = np.array([[float(loop is moved) for moved in new] for loop in stored])[None]
+    plain = Terms.plain(len(stored))
     found.append(Access("output", buffer, matrix, plain, sizes, strides, written.element_bytes))
     return tuple(found)
 

@@ -22,6 +22,7 @@ from tests.compiler.workloads import (
     gather_rows,
     lstm_cell,
     max_pool,
+    mean,
     padded_convolution,
     product,
     softmax,
@@ -178,9 +179,22 @@ def test_every_candidate_of_a_real_space_has_finite_features_of_one_width(thread
         softmax(40, 96),
         gather_rows(300, 64, 10),
         product(3, 24, 40, 32),
+        mean(196, 96),  # sums of lines, apart
         attention(3, 37, 37, 16),  # two products, rows between them
     ],
-    ids=["blocks", "bytes", "winograd", "depthwise", "gates", "pool", "rows", "gather", "batch", "attention"],
+    ids=[
+        "blocks",
+        "bytes",
+        "winograd",
+        "depthwise",
+        "gates",
+        "pool",
+        "rows",
+        "gather",
+        "batch",
+        "lines",
+        "attention",
+    ],
 )
 def test_candidates_together_have_the_features_of_each_alone(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
