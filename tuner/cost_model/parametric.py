@@ -329,11 +329,8 @@ def _factored_accesses(
     old: _Track, new: Sequence[_Loop], stored: Sequence[_Loop], buffer: str, n: int
 ) -> tuple[Access, ...]:
     """The reads in terms of the new axes, and the write of the partial results."""
-    moves: list[Array | float] = [
-        sum((c for name, c in old.terms[axis] if name == loop.name), 0.0)
-        for axis in old.sizes
-        for loop in new
-    ]
+    terms = [old.terms[axis] for axis in old.sizes]
+    moves = [sum((c for name, c in t if name == loop.name), 0.0) for t in terms for loop in new]
     change = _columns(moves, n).reshape(n, len(old.sizes), len(new))
     found = [
         replace(access, matrix=access.matrix @ change) for access in old.accesses if access.kind != "output"
