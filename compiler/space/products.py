@@ -24,11 +24,11 @@ from compiler.space.both_part_phases import matrices_of_parts
 from compiler.space.product_errors import LARGEST_ERROR, parts_errors
 from compiler.space.product_plan import NO, PARTS, YES, ProductPlan
 from compiler.space.product_structure import find_products, needed_products
+from compiler.space.row_structure import contiguous_axis
 from compiler.space.space import Assignment, Knob, SearchSpace, Value
 from compiler.space.structure import gathers
-from compiler.symbol import Axis
 from compiler.target import Target
-from compiler.workload.ir import Stage, Workload
+from compiler.workload.ir import Workload
 
 CACHE, MEMORY = "cache", "memory"
 PACKED_ROWS = 32
@@ -103,15 +103,8 @@ def _packable(workload: Workload, which: int, target: Target) -> tuple[str, ...]
     plain = (NO, YES) if found else (NO,)
     apart = matrices_of_parts(target) is not None and find_factors(workload, stage, axis.name) is not None
     # Matrices store rows of columns; what is stored the other way round has its rows in the lanes.
-    apart = apart and (which > 0 or _lanes_along(stage, axis))
+    apart = apart and (which > 0 or contiguous_axis(stage, workload) == axis)
     return (*plain, *parts_errors(workload)[which]) if apart else plain
-
-
-def _lanes_along(stage: Stage, axis: Axis) -> bool:
-    """Whether elements along an axis lie side by side in what a stage stores."""
-    longer = {a.name for a in stage.axes if a.size > 1}
-    stored = [index for index in stage.target_indices if index.names() & longer]
-    return bool(stored) and stored[-1].name == axis.name
 
 
 def _wishes(

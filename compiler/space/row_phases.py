@@ -10,11 +10,9 @@ What is between the phases is scratch memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
-from compiler.space.row_plan import RowChoices, RowPlan
+from compiler.space.row_plan import RowChoices, RowPlan, binds
 from compiler.space.row_structure import contiguous_axis, summed_axis
 from compiler.space.share import share
 from compiler.symbol import Axis
@@ -104,11 +102,11 @@ class RowPhases:
             Split(partial, f"{row.name}.i", wide),
             Reorder(partial, (*rows, block, panel, turn, vectors, lanes)),
             *share(partial, [*rows, block]),
-            *_bind(partial, [turn, vectors], lanes),
+            *binds(partial, [turn, vectors], lanes),
             ComputeAt(sums, partial, panel),
             Split(sums, row.name, wide),
             Reorder(sums, (*others, f"{last.name}.i.o", turn, panel, f"{row.name}.i")),
-            *_bind(sums, [turn, panel], f"{row.name}.i"),
+            *binds(sums, [turn, panel], f"{row.name}.i"),
             Split(stage.name, row.name, wide),
             Reorder(stage.name, (*rows, panel, block, f"{row.name}.i")),
             *share(stage.name, [*rows, panel]),
@@ -122,10 +120,3 @@ class RowPhases:
             rows *= 1 if a == self._plan.axes.vector else a.size
         blocks = max(1, -(-BLOCKS_PER_THREAD * self._threads // rows))
         return -(-axis.size // (blocks * unit)) * unit
-
-
-def _bind(stage: str, unrolled: Sequence[str], vector: str) -> list[Step]:
-    return [
-        *(Bind(stage, name, LoopKind.UNROLLED) for name in unrolled),
-        Bind(stage, vector, LoopKind.VECTOR),
-    ]

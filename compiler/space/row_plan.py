@@ -222,8 +222,8 @@ class RowPlan:
             *([self._order(stage, (*sweep, *block, lane))] if sweep else []),
             ComputeAt(partial, *((name, sweep[0]) if sweep else (self.last.name, loop))),
             self._order(stage, (*order, lane), partial),
-            *_bind(partial, unrolled, lane),
-            *_bind(name, block, lane),
+            *binds(partial, unrolled, lane),
+            *binds(name, block, lane),
             *_pipelined(name, sweep),
         ]
 
@@ -250,7 +250,7 @@ class RowPlan:
             Split(name, row.name, self._row_vector(choices)),
         ]
         streams = choices.block > IN_REGISTERS
-        kinds = _bind(name, [] if streams else lanes[:1], lanes[1])
+        kinds = binds(name, [] if streams else lanes[:1], lanes[1])
         if count == 1:
             return [*own, self._order(stage, (*reduced, *lanes)), *kinds]
         outer, turn = f"{reduced[-1]}.o", f"{reduced[-1]}.i"
@@ -261,11 +261,11 @@ class RowPlan:
             return [
                 *head,
                 self._order(stage, (turn, *lanes)),
-                *_bind(name, [turn, lanes[0]], lanes[1]),
+                *binds(name, [turn, lanes[0]], lanes[1]),
                 ComputeAt(partial, self.last.name, loop),
                 Split(partial, row.name, self._row_vector(choices)),
                 self._order(stage, (*reduced[:-1], outer, turn, *lanes), partial),
-                *_bind(partial, [turn, lanes[0]], lanes[1]),
+                *binds(partial, [turn, lanes[0]], lanes[1]),
             ]
         return [
             *head,
@@ -273,7 +273,7 @@ class RowPlan:
             ComputeAt(partial, name, lanes[0]),
             *kinds,
             self._order(stage, (*reduced[:-1], turn, row.name), partial),
-            *_bind(partial, [turn], row.name),
+            *binds(partial, [turn], row.name),
         ]
 
     def _inner_loops(
@@ -290,19 +290,19 @@ class RowPlan:
             return (
                 [Split(name, row, self._row_vector(choices))],
                 [*columns, *lanes],
-                _bind(name, unrolled, lanes[1]),
+                binds(name, unrolled, lanes[1]),
             )
         along = contiguous_axis(stage, self.workload)
         place = next((c for c in columns if along is not None and c.split(".")[0] == along.name), None)
         if along is None or place is None or self.lanes == 1:
             if self.in_turn(choices) and block and not columns:
-                return [], block, _bind(name, [], block[0])
-            return [], [*columns, *block], _bind(name, block, None)
+                return [], block, binds(name, [], block[0])
+            return [], [*columns, *block], binds(name, block, None)
         others = [c for c in columns if c != place]
         split: list[Step] = [Split(name, place, self.wide(along.size, choices.unroll))]
         if self.in_turn(choices):
-            return split, [*block, *others, f"{place}.o", f"{place}.i"], _bind(name, [], f"{place}.i")
-        return split, [*others, f"{place}.o", *block, f"{place}.i"], _bind(name, block, f"{place}.i")
+            return split, [*block, *others, f"{place}.o", f"{place}.i"], binds(name, [], f"{place}.i")
+        return split, [*others, f"{place}.o", *block, f"{place}.i"], binds(name, block, f"{place}.i")
 
     def _across(self, stage: Stage, columns: Sequence[str]) -> str | None:
         """The loop over columns that lie side by side in the output, where rows fill the lanes of all else."""
@@ -317,7 +317,7 @@ class RowPlan:
         """Square blocks: read along the rows, transposed in registers, stored along the columns."""
         split: list[Step] = [Split(name, across, self.lanes), Split(name, row, self.lanes)]
         order = [*others, f"{across}.o", f"{row}.o", f"{row}.i", f"{across}.i"]
-        return split, order, _bind(name, [f"{row}.i"], f"{across}.i")
+        return split, order, binds(name, [f"{row}.i"], f"{across}.i")
 
     # --- what the stages have
 
@@ -386,7 +386,8 @@ def _pipelined(stage: str, sweep: Sequence[str]) -> list[Step]:
     return [Bind(stage, name, LoopKind.PIPELINED) for name in sweep]
 
 
-def _bind(stage: str, unrolled: Sequence[str], vector: str | None) -> list[Step]:
+def binds(stage: str, unrolled: Sequence[str], vector: str | None) -> list[Step]:
+    """Unrolled loops, and the one of the lanes."""
     steps: list[Step] = [Bind(stage, name, LoopKind.UNROLLED) for name in unrolled]
     return steps if vector is None else [*steps, Bind(stage, vector, LoopKind.VECTOR)]
 

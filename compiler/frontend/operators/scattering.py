@@ -331,12 +331,9 @@ def _reshaped(call: OperatorCall, value: str, wanted: tuple[int, ...]) -> str:
 def _winners_along(indices: Array, extent: int, axis: int) -> Array:
     """For each place the last update of known indices, -1 for none."""
     found = np.full((*indices.shape[:axis], extent, *indices.shape[axis + 1 :]), -1, np.int32)
-    if indices.ndim == 1:  # Of equal indices the last one counts.
-        found[indices] = np.arange(indices.size)
-        return found
-    for step in range(indices.shape[axis]):
-        place = np.take(indices, [step], axis=axis)
-        np.put_along_axis(found, place.astype(np.int64), step, axis=axis)
+    steps = np.arange(indices.shape[axis]).reshape([-1 if d == axis else 1 for d in range(indices.ndim)])
+    # Of equal indices the last one counts, as NumPy assigns in order.
+    np.put_along_axis(found, indices.astype(np.int64), steps, axis=axis)
     return found
 
 
