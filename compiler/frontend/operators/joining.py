@@ -20,8 +20,11 @@ def _concat(call: OperatorCall) -> None:
     rests = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
     if len(rests) > 1 or len({len(shape) for shape in shapes}) > 1:
         call.reject(f"joins shapes {[list(s) for s in shapes]} along axis {axis}")
+    # What is empty adds nothing; exporters join the empty slice of a shape before its first axis.
+    values = [value for value, shape in zip(values, shapes, strict=True) if shape[axis] != 0] or values[:1]
     if len(values) == 1:
         return call.emit_same(values[0])
+    shapes = [call.builder.shapes[value] for value in values]
     ends = list(accumulate(shape[axis] for shape in shapes))
     axes = output_axes((*shapes[0][:axis], ends[-1], *shapes[0][axis + 1 :]))
     indices = at(axes)

@@ -160,6 +160,8 @@ MOVEMENTS = [
     case("Concat", (2, 3), (2, 1), (2, 4), axis=1),
     case("Concat", (2, 3), weights(4, 3), axis=-2),
     case("Concat", (2, 3), axis=0),
+    case("Concat", ints(), ints(2, 768), ints(), axis=0),
+    case("Concat", weights(2, 0), (2, 3), weights(2, 0), axis=1),
     case("Split", (6, 4), outputs=3, num_outputs=3),
     case("Split", (7, 4), outputs=3, num_outputs=3),
     case("Split", (6, 4), ints(1, 3), axis=1, outputs=2),
