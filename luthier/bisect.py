@@ -39,11 +39,10 @@ from compiler.workload.program import Program, Subgraph
 from luthier.bench.reference import make_inputs, relative_error
 from luthier.build import BuildOptions, build_module
 from luthier.levels import inspect_tasks
-from service.records.source import task_error_budget
+from service.records.source import model_error_budget
 
 Level = Literal["pass", "partition", "kernel", "step", "code", "link"]
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-_MODEL_BUDGET = 1e-4
 _INTERPRETED_OPERATIONS = 2_000_000
 """What the interpreter does within a minute or so."""
 
@@ -66,7 +65,7 @@ def bisect(path: Path, options: BuildOptions) -> Iterator[Check]:
     program = lower(graph)
     inputs = make_inputs(specs, program=program)
     expected = evaluate_graph(graph, inputs)
-    budget = options.error_budget or _MODEL_BUDGET
+    budget = model_error_budget(options.error_budget)
 
     def check(level: Level, name: str, outputs: Arrays, detail: str = "") -> Check:
         error = relative_error(outputs, expected)
@@ -107,7 +106,7 @@ def _passes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 def _kernels(program: Program, inputs: Arrays, options: BuildOptions) -> Generator[Check, None, int]:
     """The Checks of all Subgraphs; returns how many are wrong. Their inputs are right ones, rounded to their types."""
     schedules = {c.workload.digest: c.found.schedule for c in inspect_tasks(program, options)}
-    budget, broken = task_error_budget(options.error_budget), 0
+    budget, broken = options.task_error_budget, 0
     values: dict[str, np.ndarray[Any, Any]] = {**program.constants, **inputs}
     for subgraph in program.subgraphs:
         case = _Case(subgraph, operands(program, subgraph, values), options, budget)
@@ -180,7 +179,7 @@ class _Case:
         return {o.name: arrays[o.name] for o in self._workload.outputs}
 
     def _default(self) -> Schedule:
-        budget = task_error_budget(self._options.error_budget)
+        budget = self._options.task_error_budget
         return default_schedule(self._workload, self._options.target, self._options.threads, budget)
 
     def _array(self, param: Param | Buffer, sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,16 +18,17 @@ from compiler.pipeline import Importing, compile_image, load_graph, lower, lower
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
-from compiler.schedule.source import Found
 from compiler.symbol import Symbol
 from compiler.target import Target, get_target, usable_cores
 from compiler.workload.generalise import Values
+from compiler.workload.index_operands import input_index_extents
 from compiler.workload.program import Program
-from luthier.cache import Task, has_external_data, image_key, model_key, open_cache
+from luthier.cache import Cache, Task, has_external_data, image_key, model_key, open_cache
 from luthier.lookups import Lookups
+from luthier.rounding import rounding_error
 from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
-from service.records.source import SqlScheduleSource
+from service.records.source import SqlScheduleSource, model_error_budget, task_error_budget
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class BuildOptions:
         error_budget: largest error of the model's outputs, relative to the largest; None for the default.
         database: URL of the tuning log; None for LUTHIER_DATABASE_URL, else SQLite in the user's data folder.
         predict: let the shipped cost model choose for Tasks without a record; otherwise they get the default.
+        careful: Tasks round no more than sums in float32 do, for the model enlarges errors.
     """
 
     target: Target
@@ -62,6 +64,12 @@ class BuildOptions:
     database: str | None = None
     predict: bool = True
     sizes: tuple[Shapes, ...] = ()
+    careful: bool = False
+
+    @property
+    def task_error_budget(self) -> float:
+        """Largest error of a Task's outputs, relative to the largest."""
+        return task_error_budget(self.error_budget, careful=self.careful)
 
 
 def make_options(
@@ -140,7 +148,23 @@ def read_program(
 def build_module(program: Program, options: BuildOptions) -> Module:
     """Look every Task up in the tuning log, compile and load; nothing is measured. Raises DatabaseError."""
     with open_lookups(options) as source:
-        return Module(compile_image(program, options.target, options.threads, source))
+        image = compile_image(program, options.target, options.threads, source)
+    careful = _more_careful(options, image, program)
+    return Module(image) if careful is None else build_module(program, careful)
+
+
+def _more_careful(options: BuildOptions, image: Image, program: Program) -> BuildOptions | None:
+    """What to compile a model with again whose outputs would be off by more than its error budget."""
+    if options.careful or not options.target.is_native:
+        return None
+    budget = model_error_budget(options.error_budget)
+    error = rounding_error(image, input_index_extents(program), budget)
+    if error <= budget:
+        return None
+    careful = replace(options, careful=True)
+    message = "%s enlarges errors, to about %.1e of its outputs; each task gets %.1e of them instead of %.1e"
+    _LOG.info(message, image.name, error, careful.task_error_budget, options.task_error_budget)
+    return careful
 
 
 def as_it_runs(
@@ -158,19 +182,19 @@ def as_it_runs(
     constants = ConstantPool()
 
     def make(graph: Graph) -> Module:
-        with no_collection():
-            return made(lower(graph))
+        return made(lambda: lower(graph), options)
 
     def make_for_all(symbols: tuple[Symbol, ...], points: Sequence[Values], imported: Importing) -> Module:
-        with no_collection():
-            return made(lower_for_all(symbols, points, imported))
+        return made(lambda: lower_for_all(symbols, points, imported), options)
 
-    def made(program: Program) -> Module:
-        with open_lookups(options) as source:
+    def made(lowered: Callable[[], Program], options: BuildOptions) -> Module:
+        with no_collection(), open_lookups(options) as source:
+            program = lowered()
             image = compile_image(
                 program, options.target, options.threads, source, consume=True, pool=constants
             )
-        return Module(image)
+        careful = _more_careful(options, image, program)
+        return Module(image) if careful is None else made(lowered, careful)
 
     checked = checked_model(model)
     module = DynamicModule(checked, make, make_for_all)
@@ -230,26 +254,43 @@ def _compiled(
     if tasks is None:
         program = _read_and_tidy(model, options, any_size=any_size)
         tasks = _tasks(program)
+    if require_tuned:
+        options = _with_records(tasks, options)
     with open_lookups(options) as source:
         workloads = [workload for _, workload in tasks]
         answers = source.recorded(workloads, options.target, options.threads)
-        if require_tuned:
-            _require_records(tasks, answers, options)
         # Only what the log says is asked of a model that was compiled before: predicting takes as long as compiling.
         chooser = source.chooser if None in answers else ""
         key_of_image = key and image_key(key, options.target, options.threads, workloads, answers, chooser)
-        image = cache.image(key_of_image) if cache and key_of_image else None
+        image, careful = _kept(cache, key_of_image, options)
         new = image is None
-        if image is None:
+        if image is None and careful is None:
             program = program or _read_and_tidy(model, options, any_size=any_size)
             image = compile_image(program, options.target, options.threads, source, consume=True)
+            careful = _more_careful(options, image, program)
     # A file that was replaced meanwhile, or has data elsewhere, is not what its key says.
     told = before == _identity(model) and program is not None
     if cache and key and key_of_image and told and not has_external_data(model):
         cache.put_tasks(key, tasks)
-        if new:
+        if careful is not None:
+            cache.put_enlarges(key_of_image)
+        elif new and image is not None:
             cache.put_image(key_of_image, image)
+    if careful is not None:
+        return _compiled(model, careful, any_size=any_size, require_tuned=require_tuned)
+    assert image is not None
     return image
+
+
+def _kept(
+    cache: Cache | None, key: str | None, options: BuildOptions
+) -> tuple[Image | None, BuildOptions | None]:
+    """The image of a key, or what it was compiled with again."""
+    if cache is None or not key:
+        return None, None
+    if cache.enlarges(key):
+        return None, replace(options, careful=True)
+    return cache.image(key), None
 
 
 def _read_and_tidy(
@@ -293,14 +334,21 @@ def open_log(database: str | None) -> Iterator[SqlTuningLog]:
 def open_lookups(options: BuildOptions) -> Iterator[Lookups]:
     """Answers for the Workloads of a model."""
     with open_log(options.database) as log:
-        source = SqlScheduleSource(log, options.error_budget)
-        yield Lookups(source, options.error_budget, predict=options.predict)
+        source = SqlScheduleSource(log, options.error_budget, careful=options.careful)
+        yield Lookups(source, predict=options.predict)
 
 
-def _require_records(tasks: Sequence[Task], answers: Sequence[Found | None], options: BuildOptions) -> None:
-    missing = [name for (name, _), found in zip(tasks, answers, strict=True) if found is None]
-    if not missing:
-        return
+def _with_records(tasks: Sequence[Task], options: BuildOptions) -> BuildOptions:
+    """With care where only so all Tasks have records; raises NotTuned where they have none."""
+    workloads = [workload for _, workload in tasks]
+    missing: list[str] = []
+    for tried in (options, replace(options, careful=True)):
+        with open_lookups(tried) as source:
+            answers = source.recorded(workloads, options.target, options.threads)
+        absent = [name for (name, _), found in zip(tasks, answers, strict=True) if found is None]
+        if not absent:
+            return tried
+        missing = missing or absent
     more = ", …" if len(missing) > _NAMED_MISSES else ""
     msg = (
         f"{len(missing)} of {len(tasks)} tasks have no record for {options.target.name} with {options.threads} "

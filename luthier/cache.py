@@ -98,6 +98,18 @@ class Cache:
         if sum(array.nbytes for array in image.constants) <= self._limit:
             self._put(self._folder / f"{key}.luthier", image_pieces(image))
 
+    def enlarges(self, key: str) -> bool:
+        """Whether the image of this key was found to enlarge errors, so that it is compiled again, with care."""
+        path = self._folder / f"{key}.enlarges"
+        if not path.is_file():
+            return False
+        self._used(path)
+        return True
+
+    def put_enlarges(self, key: str) -> None:
+        """Keep that an image enlarges errors."""
+        self._put(self._folder / f"{key}.enlarges", [b""])
+
     def _put(self, path: Path, pieces: Iterable[Piece]) -> None:
         """What cannot be kept is made again the next time; that is reported, and no error."""
         try:

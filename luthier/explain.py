@@ -12,7 +12,6 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step, step_json
 from compiler.space.rules import build_space
 from luthier.build import BuildOptions, open_log
-from service.records.source import task_error_budget
 from tuner.measure import Measured
 from tuner.record import CODEGEN_EPOCH, Trial, TuningRecord
 from tuner.task import RecordKey, error_class
@@ -77,7 +76,7 @@ class Explanation:
 
 def explain(choice: Choice, options: BuildOptions) -> Explanation:
     """Gather what the tuning log knows of a Task; raises DatabaseError."""
-    budget = task_error_budget(options.error_budget)
+    budget = options.task_error_budget
     key = RecordKey(choice.workload.digest, options.target.digest, options.threads, error_class(budget))
     with open_log(options.database) as log:
         record, trials = log.records([key]).get(key), log.trials(key, MOST_TRIALS)

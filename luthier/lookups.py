@@ -15,7 +15,6 @@ from compiler.schedule.source import Found, ScheduleSource
 from compiler.space.rules import build_space
 from compiler.target import Target
 from compiler.workload.ir import Workload
-from service.records.source import task_error_budget
 from tuner.cost_model.shipped import shipped_digest
 from tuner.task import Task
 
@@ -26,10 +25,9 @@ if TYPE_CHECKING:
 class Lookups:
     """A ScheduleSource that has an answer for everything, and gives each Workload the same one every time."""
 
-    def __init__(self, log: ScheduleSource, error_budget: float | None, *, predict: bool) -> None:
-        """`log`: asked first; `error_budget`: of the model, None for the default; `predict`: ask the cost model too."""
+    def __init__(self, log: ScheduleSource, *, predict: bool) -> None:
+        """`log`: asked first, and what else is chosen keeps to its error budget; `predict`: ask the cost model too."""
         self._log, self._predict = log, predict
-        self._error_budget = task_error_budget(error_budget)
         self._recorded: dict[str, Found | None] = {}
         self._answers: dict[str, Found] = {}
 
@@ -43,12 +41,12 @@ class Lookups:
     @property
     def error_budget(self) -> float:
         """What a Task may use of the model's."""
-        return self._error_budget
+        return self._log.error_budget
 
     @property
     def chooser(self) -> str:
         """What answers where the log has nothing: the digest of a cost model, or "" for none, and the error budget."""
-        return f"{shipped_digest() if self._predict else ''} {self._error_budget!r}"
+        return f"{shipped_digest() if self._predict else ''} {self.error_budget!r}"
 
     def lookup(self, workloads: Sequence[Workload], target: Target, threads: int) -> list[Found | None]:
         """One answer per Workload."""
@@ -59,9 +57,9 @@ class Lookups:
         return [self._answers[w.digest] for w in workloads]
 
     def _unmeasured(self, workload: Workload, target: Target, threads: int) -> Found:
-        space = build_space(workload, target, threads, self._error_budget)
+        space = build_space(workload, target, threads, self.error_budget)
         if self._instant is not None:
-            chosen = self._instant(Task(workload, target, threads, 1, "", self._error_budget), space).schedule
+            chosen = self._instant(Task(workload, target, threads, 1, "", self.error_budget), space).schedule
             if chosen is not None:
                 return Found(chosen, "predicted", self._instant.expected_loss)
         return Found(space.schedule(space.default), "default")

@@ -9,6 +9,7 @@ Whatever runs candidates or compiled models does so in worker processes, never i
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 import time
@@ -21,6 +22,8 @@ from typing import Any, TypeVar
 from compiler.errors import CompileError
 from compiler.pipeline import compile_image, load_graph, lower
 from compiler.runtime.artifact import image_bytes
+from compiler.runtime.image import Image
+from compiler.runtime.nudged import NUDGES, nudged
 from compiler.schedule.source import NoSource, ScheduleSource
 from compiler.target import usable_cores
 from compiler.workload.program import Program
@@ -28,7 +31,7 @@ from service.jobs.in_model import withdraw
 from service.jobs.job import JobSpec
 from service.jobs.report import Comparison, Spent, make_report
 from service.records.log import SqlTuningLog
-from service.records.source import MODEL_ERROR_BUDGET, SqlScheduleSource, task_error_budget
+from service.records.source import SqlScheduleSource, model_error_budget, task_error_budget
 from tuner.measure import Builder, Runner
 from tuner.outcome import Event, SessionResult
 from tuner.pairs import ratio_interval
@@ -92,14 +95,13 @@ def run_work(work: Work) -> Outcome | None:
     """
     start_s = time.monotonic()
     phases = _Phases(work.progress)
-    tasks = tasks_of(work.program, work.spec)
     # Before the tuning: it tells how long what follows that will take.
-    rules = NoSource(task_error_budget(work.spec.error_budget))
-    untuned = phases.run("compiling", lambda: _compile(work, rules))
+    untuned, careful = phases.run("compiling", lambda: _compile_by_rules(work))
+    tasks = tasks_of(work.program, work.spec, careful=careful)
     result = phases.run("tuning", lambda: _tune(work, tasks, start_s, phases.seconds["compiling"]))
     if result.cancelled or work.cancelled():
         return None
-    log = SqlScheduleSource(work.log, work.spec.error_budget)
+    log = SqlScheduleSource(work.log, work.spec.error_budget, careful=careful)
     artifacts = {"untuned": untuned, "tuned": phases.run("compiling", lambda: _compile(work, log))}
     if work.cancelled():
         return None
@@ -122,11 +124,11 @@ def load_program(model: bytes, spec: JobSpec) -> Program:
     return lower(load_graph(model, spec.shapes or None))
 
 
-def tasks_of(program: Program, spec: JobSpec) -> list[Task]:
-    """Distinct Tasks of a Program, weighted by how often it runs each."""
+def tasks_of(program: Program, spec: JobSpec, *, careful: bool = False) -> list[Task]:
+    """Distinct Tasks of a Program, weighted by how often it runs each; `careful`: see `task_error_budget`."""
     weights = Counter(subgraph.workload.digest for subgraph in program.subgraphs)
     first = {subgraph.workload.digest: subgraph for subgraph in reversed(program.subgraphs)}
-    budget = task_error_budget(spec.error_budget)
+    budget = task_error_budget(spec.error_budget, careful=careful)
     return [
         Task(first[digest].workload, spec.target, spec.threads, weight, first[digest].name, budget)
         for digest, weight in weights.items()
@@ -183,7 +185,29 @@ def seconds_to_tune(seconds: float | None, used_s: float, compiling_s: float) ->
 
 
 def _compile(work: Work, source: ScheduleSource) -> bytes:
-    return image_bytes(compile_image(work.program, work.spec.target, work.spec.threads, source))
+    return image_bytes(_image(work, source))
+
+
+def _image(work: Work, source: ScheduleSource) -> Image:
+    return compile_image(work.program, work.spec.target, work.spec.threads, source)
+
+
+def _compile_by_rules(work: Work) -> tuple[bytes, bool]:
+    """The untuned model, and whether it takes care for its outputs to keep to the error budget."""
+    asked = work.spec.error_budget
+    image = _image(work, NoSource(task_error_budget(asked)))
+    artifact = image_bytes(image)
+    others = (nudged(image, seed) for seed in range(NUDGES))
+    if all(other is not None and _is_off(work.spec, artifact, image_bytes(other)) for other in others):
+        return _compile(work, NoSource(task_error_budget(asked, careful=True))), True
+    return artifact, False
+
+
+def _is_off(spec: JobSpec, artifact: bytes, other: bytes) -> bool:
+    """Whether a model and the same with its constants nudged are further apart than the error budget."""
+    artifacts = {"made": artifact, "nudged": other}
+    error = _compare(spec, artifacts, 0.0, kernels=False)["nudged"]["max_relative_error"]
+    return model_error_budget(spec.error_budget) < error < math.inf
 
 
 def _with_withdrawn(result: SessionResult, withdrawn: Collection[RecordKey]) -> SessionResult:
@@ -215,7 +239,6 @@ def _compare(
 
 def _comparison(spec: JobSpec, found: Mapping[str, Compared]) -> Comparison:
     untuned, tuned = found["untuned"], found["tuned"]
-    budget = MODEL_ERROR_BUDGET if spec.error_budget is None else spec.error_budget
     if not untuned["samples_s"] or not tuned["samples_s"]:
         msg = "the compiled models could not be timed; try again, and report it if it happens again"
         raise CompileError(msg)
@@ -225,7 +248,7 @@ def _comparison(spec: JobSpec, found: Mapping[str, Compared]) -> Comparison:
         tuned_s=statistics.median(tuned["samples_s"]),
         faster=(low, high),
         error=tuned["max_relative_error"],
-        budget=budget,
+        budget=model_error_budget(spec.error_budget),
     )
 
 

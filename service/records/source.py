@@ -18,18 +18,28 @@ TASK_SHARE = 0.2
 """Share of a model's error budget that each of its Tasks may use; publication checks the whole model."""
 
 
-def task_error_budget(model_budget: float | None) -> float:
-    """What one Task may use of a model's error budget (None: the default); 1e-4 gives 2e-5."""
-    return TASK_SHARE * (MODEL_ERROR_BUDGET if model_budget is None else model_budget)
+SINGLES = 2e-6
+"""What each Task may use where a model enlarges errors; sums in float32, as others make them, are off by less."""
+
+
+def model_error_budget(asked: float | None) -> float:
+    """What a model gets that asks for this; None: the default."""
+    return MODEL_ERROR_BUDGET if asked is None else asked
+
+
+def task_error_budget(model_budget: float | None, *, careful: bool = False) -> float:
+    """What one Task may use of a model's error budget (None: the default): 1e-4 gives 2e-5, and SINGLES with care."""
+    share = TASK_SHARE * model_error_budget(model_budget)
+    return min(share, SINGLES) if careful else share
 
 
 class SqlScheduleSource:
     """A ScheduleSource over a TuningLog. Exact answers only; a record of another codegen epoch is a miss."""
 
-    def __init__(self, log: TuningLog, error_budget: float | None = None) -> None:
+    def __init__(self, log: TuningLog, error_budget: float | None = None, *, careful: bool = False) -> None:
         """Answer for this error budget of the whole model; None for the default."""
         self._log = log
-        self._error_budget = task_error_budget(error_budget)
+        self._error_budget = task_error_budget(error_budget, careful=careful)
 
     @property
     def error_budget(self) -> float:

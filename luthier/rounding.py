@@ -1,0 +1,83 @@
+"""How far a compiled model's outputs are off by what its kernels round: an estimate from two runs.
+
+Each Task keeps to its share of the model's error budget, and most models hand errors on as they are. Some enlarge them:
+a difference of what is nearly equal, a long chain without a norm between. `luthier.compile` runs what it has compiled,
+as it is and with its constants nudged (compiler/runtime/nudged.py), and where the two are further apart than the budget
+compiles again with less for each Task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import closing
+
+import numpy as np
+
+from compiler.dtype import DType
+from compiler.runtime.image import Image, TensorSpec
+from compiler.runtime.module import Module
+from compiler.runtime.nudged import NUDGES, nudged
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def rounding_error(image: Image, index_extents: Mapping[str, int], bound: float) -> float:
+    """Estimated error of the outputs for random inputs, relative to the largest value of each; the worst of them.
+
+    Some nudges go much further than rounding ever does: above `bound` it is the least of several.
+
+    0 where no kernel rounds more than single precision does, and where it cannot be told, for outputs are not finite.
+
+    Args:
+        image: for this machine; open sizes are given their nominal values.
+        index_extents: of inputs whose elements are indices, by name (compiler/workload/index_operands.py).
+        bound: what is within is told by one pair of runs.
+    """
+    least = math.inf
+    for seed in range(NUDGES):
+        other = nudged(image, seed)
+        if other is None:
+            return 0.0
+        least = min(least, _difference(image, other, index_extents, seed))
+        if least <= bound:
+            break
+    return least
+
+
+def _difference(image: Image, other: Image, index_extents: Mapping[str, int], seed: int) -> float:
+    generator = np.random.default_rng(seed)
+    sizes = {symbol.name: symbol.nominal for symbol in image.symbols}
+    inputs = {s.name: _array(s, generator, sizes, index_extents.get(s.name)) for s in image.inputs}
+    with closing(Module(image)) as module, closing(Module(other)) as changed:
+        return _apart(module.run(inputs), changed.run(inputs))
+
+
+def _array(
+    spec: TensorSpec, generator: np.random.Generator, sizes: Mapping[str, int], indexed: int | None
+) -> np.ndarray:
+    """Normal floats, all values of a byte, indices in range; ones elsewhere, where masks are more common than data."""
+    shape = spec.sizes(sizes)
+    if spec.dtype.is_float:
+        return generator.standard_normal(shape).astype(spec.dtype.numpy)
+    if indexed is not None:
+        return generator.integers(0, indexed, shape).astype(spec.dtype.numpy)
+    if spec.dtype is not DType.BOOL and spec.dtype.size_bytes == 1:
+        low, high = spec.dtype.limits
+        return generator.integers(low, high, shape, endpoint=True).astype(spec.dtype.numpy)
+    return np.ones(shape, spec.dtype.numpy)
+
+
+def _apart(outputs: Arrays, others: Arrays) -> float:
+    """Largest difference of floats that are finite in both."""
+    worst = 0.0
+    for name, array in outputs.items():
+        other = others[name]
+        if not array.size or array.dtype.kind != "f":
+            continue
+        finite = np.isfinite(array) & np.isfinite(other)
+        values = array[finite].astype(np.float64)
+        largest = np.max(np.abs(values), initial=0.0)
+        if largest > 0.0:
+            worst = max(worst, float(np.max(np.abs(values - other[finite])) / largest))
+    return worst
