@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from onnx import TensorProto, helper
+from collections.abc import Mapping, Sequence
+
+from onnx import TensorProto
 
 from compiler.frontend.contrib_call import Call, Definition, Definitions
+
+_ACTIVATIONS: Mapping[str, tuple[float, ...]] = {
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+    "LeakyRelu": (0.01,),
+    "HardSigmoid": (0.2, 0.5),
+}
+"""Functions that products and convolutions are fused with, and what their parameters are by default."""
 
 
 def _gelu(call: Call) -> None:
@@ -45,6 +56,13 @@ def _with_skip(*, centred: bool) -> Definition:
     return define
 
 
+def _simplified(call: Call) -> None:
+    """Without centring; no inverse of the root as a second output."""
+    if call.attribute("axis", -1) not in (-1, len(call.sizes(call.node.input[0])) - 1):
+        return  # not defined here
+    _root_mean_square(call, call.input(0), call.input(1), call.attribute("epsilon", 1e-5))
+
+
 def _root_mean_square(call: Call, value: str, scale: str, epsilon: float) -> None:
     mean = call.let("ReduceMean", call.let("Mul", value, value), call.whole(-1), keepdims=1)
     root = call.let("Sqrt", call.let("Add", mean, call.number(epsilon)))
@@ -75,19 +93,28 @@ def _fused_convolution(call: Call) -> None:
     found = call.let("Conv", *inputs, **attributes)
     if call.has(3):
         found = call.let("Add", found, call.input(3))
+    _activated(call, found, list(call.attribute("activation_params", [])))
+
+
+def _fused_gemm(call: Call) -> None:
+    """With an activation."""
+    names = ("alpha", "beta", "transA", "transB")
+    attributes = {name: call.attribute(name) for name in names if call.attribute(name) is not None}
+    found = call.let("Gemm", *(call.input(n) for n in range(3) if call.has(n)), **attributes)
+    given = (call.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma"))
+    _activated(call, found, [number for number in given if number is not None])
+
+
+def _activated(call: Call, value: str, numbers: Sequence[float]) -> None:
+    """The output: a value under the call's activation, if it is a known one; `numbers`: its parameters."""
     kind = call.attribute("activation", b"").decode()
-    numbers = list(call.attribute("activation_params", []))
-    if kind in ("Relu", "Sigmoid", "Tanh"):
-        call.let(kind, found, output=0)
-    elif kind == "LeakyRelu":
-        call.let(kind, found, output=0, alpha=numbers[0] if numbers else 0.01)
-    elif kind == "HardSigmoid":
-        alpha, beta = numbers or (0.2, 0.5)
-        call.let(kind, found, output=0, alpha=alpha, beta=beta)
+    if not kind or kind == "Identity":
+        call.let("Identity", value, output=0)
     elif kind == "Clip":
-        call.let(kind, found, *map(call.number, numbers), output=0)
-    elif not kind:
-        call.let("Identity", found, output=0)
+        call.let(kind, value, *map(call.number, numbers), output=0)
+    elif kind in _ACTIVATIONS:
+        names = ("alpha", "beta")[: len(_ACTIVATIONS[kind])]
+        call.let(kind, value, output=0, **dict(zip(names, numbers or _ACTIVATIONS[kind], strict=False)))
 
 
 def _embedded(call: Call) -> None:
@@ -105,60 +132,8 @@ def _embedded(call: Call) -> None:
     call.let("LayerNormalization", found, call.input(5), call.input(6), output=0, axis=-1, epsilon=epsilon)
     if call.has(7):
         call.let("ReduceSum", call.input(7), call.whole(1), output=1, keepdims=0)
-
-
-def _attention(call: Call) -> None:
-    """Inputs: the value, its three projections as one matrix, their bias, a mask; no values of earlier steps.
-
-    The mask has one number for each place (1: seen), of all queries or of each, or says how many places are seen.
-    """
-    if any(call.has(place) for place in range(4, len(call.node.input))) or call.attribute("do_rotary", 0):
-        return
-    heads = call.attribute("num_heads")
-    batch, length, _ = call.sizes(call.node.input[0])
-    masks = ((batch,), (batch, length), (batch, length, length))
-    if call.has(3) and call.sizes(call.node.input[3]) not in masks:
-        return
-    three = call.sizes(call.node.input[1])[1]
-    widths = list(call.attribute("qkv_hidden_sizes", [three // 3] * 3))
-    joined = call.let("MatMul", call.input(0), call.input(1))
-    if call.has(2):
-        joined = call.let("Add", joined, call.input(2))
-    parts = [f"p{n}" for n in range(3)]
-    call.nodes.append(helper.make_node("Split", [joined, call.whole(*widths)], parts, axis=-1))
-    turned = []
-    for part, width in zip(parts, widths, strict=True):
-        rows = call.let("Reshape", part, call.whole(batch, length, heads, width // heads))
-        turned.append(call.let("Transpose", rows, perm=[0, 2, 1, 3]))
-    query, key, value = turned
-    scale = call.attribute("scale", 0.0) or (widths[0] // heads) ** -0.5
-    scores = call.let("MatMul", query, call.let("Transpose", key, perm=[0, 1, 3, 2]))
-    scores = call.let("Mul", scores, call.number(scale))
-    hidden = call.number(call.attribute("mask_filter_value", -10000.0))
-    if call.has(3):
-        scores = call.let("Add", scores, call.let("Mul", _unseen(call, batch, length), hidden))
-    if call.attribute("unidirectional", 0):
-        ones = call.let("Expand", call.number(1.0), call.whole(length, length))
-        later = call.let("Trilu", ones, call.let("Constant", value_int=1), upper=1)
-        scores = call.let("Add", scores, call.let("Mul", later, hidden))
-    found = call.let("MatMul", call.let("Softmax", scores, axis=-1), value)
-    back = call.let("Transpose", found, perm=[0, 2, 1, 3])
-    call.let("Reshape", back, call.whole(batch, length, widths[2]), output=0)
-
-
-def _unseen(call: Call, batch: int, length: int) -> str:
-    """1 at places that are not seen, of the form [batch, 1, 1, places]."""
-    shape = call.sizes(call.node.input[3])
-    mask = call.input(3)
-    if len(shape) == 1:
-        places = call.let("Unsqueeze", call.whole(*range(length)), call.whole(0))
-        ends = call.let("Unsqueeze", call.let("Cast", mask, to=TensorProto.INT64), call.whole(1))
-        unseen = call.let("GreaterOrEqual", places, ends)
-        found = call.let("Cast", unseen, to=TensorProto.FLOAT)
-    else:
-        seen = call.let("Cast", mask, to=TensorProto.FLOAT)
-        found = call.let("Sub", call.number(1.0), seen)
-    return call.let("Reshape", found, call.whole(batch, 1, 1 if len(shape) < 3 else length, length))
+    elif call.wants(1):
+        call.let("Cast", call.whole(*[0] * ids[0]), output=1, to=TensorProto.INT32)
 
 
 FUSED: Definitions = {
@@ -170,6 +145,7 @@ FUSED: Definitions = {
     "SkipSimplifiedLayerNormalization": _with_skip(centred=False),
     "FusedMatMul": _fused_product,
     "FusedConv": _fused_convolution,
+    "FusedGemm": _fused_gemm,
+    "SimplifiedLayerNormalization": _simplified,
     "EmbedLayerNormalization": _embedded,
-    "Attention": _attention,
 }

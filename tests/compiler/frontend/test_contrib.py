@@ -39,20 +39,24 @@ def zero(value: int, dtype: Any = U8) -> Array:
 
 @dataclass(frozen=True)
 class Case:
-    """A call. Inputs that are not given are None; `fixed`: places of those that are constants of the model."""
+    """A call. Inputs that are not given are None; `fixed`: places of those that are constants of the model.
+
+    `domain`: that the operator is looked for in.
+    """
 
     operator: str
     inputs: Sequence[Array | None]
     fixed: tuple[int, ...] = ()
     outputs: int = 1
     attributes: tuple[tuple[str, Any], ...] = ()
+    domain: str = DOMAIN
 
     def model(self) -> onnx.ModelProto:
         names = ["" if array is None else f"x{n}" for n, array in enumerate(self.inputs)]
         given = {n: a for n, a in enumerate(self.inputs) if a is not None}
         outputs = [f"y{n}" for n in range(self.outputs)]
         node = helper.make_node(
-            self.operator, names, outputs, name="node", domain=DOMAIN, **dict(self.attributes)
+            self.operator, names, outputs, name="node", domain=self.domain, **dict(self.attributes)
         )
         kind = helper.np_dtype_to_tensor_dtype
         graph = helper.make_graph(
@@ -66,7 +70,7 @@ class Case:
             [helper.make_empty_tensor_value_info(name) for name in outputs],
             [numpy_helper.from_array(given[n], names[n]) for n in self.fixed],
         )
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+        opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(DOMAIN, 1)] if self.domain else [])]
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
     def feeds(self) -> dict[str, Array]:
@@ -81,6 +85,32 @@ WINDOW = (("kernel_shape", [3, 3]), ("strides", [2, 2]), ("pads", [1, 1, 1, 1]))
 CONVOLVED = (floats(1, 3, 9, 9), floats(4, 3, 3, 3, seed=1), floats(4, seed=2))
 SEEN = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], I32)
 PROJECTED = (HIDDEN, floats(16, 48, seed=3) * F32(0.3), floats(48, seed=4))
+
+THREE = (HIDDEN, floats(2, 7, 16, seed=1), floats(2, 7, 16, seed=2))
+PLACES = np.array([[0, 1, 2, 3, 4], [7, 2, 9, 4, 1]])
+TABLES = (np.cos(floats(10, 4, seed=1)), np.sin(floats(10, 4, seed=1)))
+
+
+def in_blocks(
+    length: int,
+    columns: int,
+    block: int,
+    bits: int = 4,
+    zeros: Array | None = None,
+    bias: Array | None = None,
+) -> Case:
+    """A product with a constant of few bits, quantised in blocks of its sum."""
+    blocks = -(-length // block)
+    packed = wholes(0, 256, columns, blocks, block * bits // 8, seed=3)
+    scales = floats(columns, blocks, seed=4) ** 2 * F32(0.1)
+    given: list[Array | None] = [floats(2, 3, length), packed, scales, zeros, None, bias]
+    while given[-1] is None:
+        given.pop()
+    sizes = (("K", length), ("N", columns), ("bits", bits), ("block_size", block))
+    return Case(
+        "MatMulNBits", given, tuple(n for n, a in enumerate(given) if n and a is not None), attributes=sizes
+    )
+
 
 QUANTISED = {
     "add": Case("QLinearAdd", PAIR, (1, 2, 4, 5, 6, 7)),
@@ -166,6 +196,66 @@ FLOATS = {
     "causal attention": Case(
         "Attention", PROJECTED, (1, 2), attributes=(("num_heads", 4), ("unidirectional", 1))
     ),
+    "gemm and relu": Case(
+        "FusedGemm", (floats(4, 6), floats(5, 6, seed=1), floats(5, seed=2)), (1, 2),
+        attributes=(("activation", "Relu"), ("transB", 1), ("alpha", 0.5)),
+    ),
+    "gemm and a leaky relu": Case(
+        "FusedGemm", (floats(4, 6), floats(6, 5, seed=1)), (1,),
+        attributes=(("activation", "LeakyRelu"), ("activation_alpha", 0.2)),
+    ),
+    "simplified": Case("SimplifiedLayerNormalization", (HIDDEN, floats(16)), (1,), domain=""),
+    "simplified, last axis": Case(
+        "SimplifiedLayerNormalization", (HIDDEN, floats(16)), (1,), attributes=(("axis", 2), ("epsilon", 0.1)),
+        domain="",
+    ),
+    "bits": in_blocks(32, 6, 16),
+    "bits around another zero": in_blocks(32, 6, 16, zeros=wholes(0, 256, 6, 1)),
+    "bits, an odd number of blocks": in_blocks(48, 5, 16, zeros=wholes(0, 256, 5, 2)),
+    "bits, a block that is not full": in_blocks(40, 5, 32, zeros=wholes(0, 256, 5, 1)),
+    "bits around floats": in_blocks(64, 4, 16, zeros=floats(4, 4, seed=8)),
+    "bits of eight": in_blocks(32, 6, 16, bits=8, zeros=wholes(0, 256, 6, 2)),
+    "bits and a bias": in_blocks(32, 6, 16, bias=floats(6, seed=9)),
+    "heads": Case("MultiHeadAttention", THREE, attributes=(("num_heads", 4),)),
+    "heads with a bias": Case("MultiHeadAttention", (*THREE, floats(48, seed=5)), (3,), attributes=(("num_heads", 2),)),
+    "heads, masked": Case(
+        "MultiHeadAttention", (*THREE, None, wholes(0, 2, 2, 7, dtype=I32), floats(1, 2, 5, 7, seed=6)), (5,),
+        attributes=(("num_heads", 2), ("scale", 0.3)),
+    ),
+    "heads, the first keys": Case(
+        "MultiHeadAttention", (*THREE, None, np.array([3, 7], I32)), attributes=(("num_heads", 2),)
+    ),
+    "heads, causal": Case(
+        "MultiHeadAttention", (HIDDEN, WIDE, WIDE), attributes=(("num_heads", 2), ("unidirectional", 1))
+    ),
+    "heads that are apart": Case(
+        "MultiHeadAttention", (HIDDEN, floats(2, 4, 7, 4, seed=1), floats(2, 4, 7, 4, seed=2)),
+        attributes=(("num_heads", 4),),
+    ),
+    "heads of earlier steps": Case(
+        "MultiHeadAttention",
+        (HIDDEN, WIDE, WIDE, None, None, None, floats(2, 4, 3, 4, seed=1), floats(2, 4, 3, 4, seed=2)),
+        outputs=3, attributes=(("num_heads", 4),),
+    ),
+    "turned": Case("RotaryEmbedding", (floats(2, 5, 16), PLACES, *TABLES), attributes=(("num_heads", 2),)),
+    "turned, from a place on": Case("RotaryEmbedding", (floats(2, 5, 16), np.array([3]), *TABLES)),
+    "turned, heads apart": Case("RotaryEmbedding", (floats(2, 2, 5, 8), PLACES, *TABLES)),
+    "turned by neighbours": Case(
+        "RotaryEmbedding", (floats(2, 5, 16), PLACES, *TABLES), attributes=(("interleaved", 1),)
+    ),
+    "turned in part": Case(
+        "RotaryEmbedding", (floats(2, 5, 24), PLACES, *TABLES),
+        attributes=(("num_heads", 2), ("rotary_embedding_dim", 8)),
+    ),
+    "embedding without a mask": Case(
+        "EmbedLayerNormalization",
+        (
+            wholes(0, 30, 2, 5, dtype=I32), None, floats(30, 16), floats(9, 16, seed=1), None, floats(16, seed=3),
+            floats(16, seed=4),
+        ),
+        (2, 3, 5, 6),
+        outputs=2,
+    ),
     "embedding": Case(
         "EmbedLayerNormalization",
         (
@@ -224,6 +314,11 @@ def test_the_sum_before_a_normalisation_is_an_output_too() -> None:
         pytest.param(Case("Attention", (*PROJECTED, np.array([3, 5, 0, 1], I32)), (1, 2),
                           attributes=(("num_heads", 4),)), id="places between two"),
         pytest.param(Case("SkipLayerNormalization", (HIDDEN, WIDE, floats(16)), (2,), outputs=2), id="the mean"),
+        pytest.param(Case("MultiHeadAttention", (floats(2, 5, 4, 3, 4),), attributes=(("num_heads", 4),)), id="packed"),
+        pytest.param(Case("MultiHeadAttention", (HIDDEN, floats(2, 5, 4, 2, 4), HIDDEN),
+                          attributes=(("num_heads", 4),)), id="packed keys"),
+        pytest.param(Case("RotaryEmbedding", (HIDDEN, PLACES, *TABLES), attributes=(("scale", 2.0),)), id="scaled"),
+        pytest.param(in_blocks(32, 6, 16, bits=2), id="bits of two"),
         pytest.param(Case("NhwcMaxPool", (A,), attributes=(("kernel_shape", [2, 2]),)), id="another operator"),
     ],
 )  # fmt: skip
