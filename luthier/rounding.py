@@ -46,11 +46,31 @@ def rounding_error(image: Image, index_extents: Mapping[str, int], bound: float)
 
 
 def _difference(image: Image, other: Image, index_extents: Mapping[str, int], seed: int) -> float:
+    inputs = made_up_inputs(image, index_extents, seed)
+    with closing(Module(image)) as module, closing(Module(other)) as changed:
+        return difference(module.run(inputs), changed.run(inputs))
+
+
+def made_up_inputs(image: Image, index_extents: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Random inputs of a model, open sizes at their nominal values."""
     generator = np.random.default_rng(seed)
     sizes = {symbol.name: symbol.nominal for symbol in image.symbols}
-    inputs = {s.name: _array(s, generator, sizes, index_extents.get(s.name)) for s in image.inputs}
-    with closing(Module(image)) as module, closing(Module(other)) as changed:
-        return _apart(module.run(inputs), changed.run(inputs))
+    return {s.name: _array(s, generator, sizes, index_extents.get(s.name)) for s in image.inputs}
+
+
+def difference(outputs: Arrays, others: Arrays) -> float:
+    """Largest difference between floats that are finite in both, relative to the largest of an output; the worst."""
+    worst = 0.0
+    for name, array in outputs.items():
+        other = others[name]
+        if not array.size or array.dtype.kind != "f":
+            continue
+        finite = np.isfinite(array) & np.isfinite(other)
+        values = array[finite].astype(np.float64)
+        largest = np.max(np.abs(values), initial=0.0)
+        if largest > 0.0:
+            worst = max(worst, float(np.max(np.abs(values - other[finite])) / largest))
+    return worst
 
 
 def _array(
@@ -66,18 +86,3 @@ def _array(
         low, high = spec.dtype.limits
         return generator.integers(low, high, shape, endpoint=True).astype(spec.dtype.numpy)
     return np.ones(shape, spec.dtype.numpy)
-
-
-def _apart(outputs: Arrays, others: Arrays) -> float:
-    """Largest difference of floats that are finite in both."""
-    worst = 0.0
-    for name, array in outputs.items():
-        other = others[name]
-        if not array.size or array.dtype.kind != "f":
-            continue
-        finite = np.isfinite(array) & np.isfinite(other)
-        values = array[finite].astype(np.float64)
-        largest = np.max(np.abs(values), initial=0.0)
-        if largest > 0.0:
-            worst = max(worst, float(np.max(np.abs(values - other[finite])) / largest))
-    return worst
