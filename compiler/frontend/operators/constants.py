@@ -45,15 +45,10 @@ def _constant_of_shape(call: OperatorCall) -> None:
     fill = np.zeros(1, np.float32) if value is None else value
     if fill.size != 1:
         call.reject(f"has a value of shape {list(fill.shape)} instead of one element")
-    if call.is_open():
-        known = Const(fill.reshape(-1)[0].item(), DType.from_numpy(fill.dtype))
-        return call.emit(Compute(output_axes(shape), (), None, known, known.dtype))
-    if size_of(shape) <= _STORED_ELEMENTS:
+    if not call.is_open() and size_of(shape) <= _STORED_ELEMENTS:
         return call.emit_constant(np.full(shape, fill.reshape(-1)[0], fill.dtype))
-    if fill.dtype != np.float32:
-        call.unsupported(f"element type {fill.dtype}")
-    call.emit(Compute(output_axes(shape), (), None, Const(float(fill.reshape(-1)[0]))))
-    return None
+    known = Const(fill.reshape(-1)[0].item(), DType.from_numpy(fill.dtype))
+    return call.emit(Compute(output_axes(shape), (), None, known, known.dtype))
 
 
 def _shape(call: OperatorCall) -> None:

@@ -258,12 +258,16 @@ def test_constant_nodes(attributes: dict[str, Any]) -> None:
     compare(model(nodes), {"x": weights(2, 3)})
 
 
+@pytest.mark.parametrize("fill", [1.5, 3, True], ids=["float", "whole", "bool"])
 @pytest.mark.parametrize("shape", [(2, 3), (400, 300)])
-def test_constant_of_shape(shape: Shape) -> None:
-    fill = helper.make_tensor("t", 1, [1], [1.5])
+def test_constant_of_shape(shape: Shape, fill: float) -> None:
+    kind = {float: 1, int: 7, bool: 9}[type(fill)]
     nodes = [
-        helper.make_node("ConstantOfShape", ["shape"], ["c"], value=fill),
-        helper.make_node("Mul", ["x", "c"], ["y"]),
+        helper.make_node(
+            "ConstantOfShape", ["shape"], ["c"], value=helper.make_tensor("t", kind, [1], [fill])
+        ),
+        helper.make_node("Cast", ["c"], ["d"], to=1),
+        helper.make_node("Mul", ["x", "d"], ["y"]),
     ]
     compare(model(nodes, {"x": list(shape)}, {"shape": ints(*shape)}), {"x": weights(*shape)})
 
