@@ -8,6 +8,7 @@ compiles again with less for each Task.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,9 +16,12 @@ from contextlib import closing
 import numpy as np
 
 from compiler.dtype import DType
+from compiler.errors import InputError
 from compiler.runtime.image import Image, TensorSpec
 from compiler.runtime.module import Module
 from compiler.runtime.nudged import NUDGES, nudged
+
+_LOG = logging.getLogger("luthier")
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -27,7 +31,8 @@ def rounding_error(image: Image, index_extents: Mapping[str, int], bound: float)
 
     Some nudges go much further than rounding ever does: above `bound` it is the least of several.
 
-    0 where no kernel rounds more than single precision does, and where it cannot be told, for outputs are not finite.
+    0 where no kernel rounds more than single precision does, and where it cannot be told: outputs are not finite, or
+    the model takes other sizes only.
 
     Args:
         image: for this machine; open sizes are given their nominal values.
@@ -39,7 +44,11 @@ def rounding_error(image: Image, index_extents: Mapping[str, int], bound: float)
         other = nudged(image, seed)
         if other is None:
             return 0.0
-        least = min(least, _difference(image, other, index_extents, seed))
+        try:
+            least = min(least, _difference(image, other, index_extents, seed))
+        except InputError as error:  # Sizes that are open one by one may not fit each other.
+            _LOG.info("what rounding does to %s is not known: %s", image.name, error)
+            return 0.0
         if least <= bound:
             break
     return least

@@ -12,6 +12,7 @@ import pytest
 from onnx import ModelProto, helper
 
 import luthier
+from compiler.errors import InputError
 from compiler.frontend import import_model
 from compiler.graph.evaluate import evaluate_graph
 from luthier import build
@@ -78,6 +79,19 @@ def test_the_cache_keeps_what_was_decided(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, "luthier"):
         assert error_of(proto) == first
     assert "enlarges errors" not in caplog.text  # It was not compiled again.
+
+
+def test_a_model_that_cannot_be_tried_is_compiled(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        message = "x has sizes that do not fit"
+        raise InputError(message)
+
+    monkeypatch.setattr("luthier.rounding.made_up_inputs", refused)
+    with caplog.at_level(logging.INFO, "luthier"):
+        luthier.compile(difference(1e-3), threads=1).close()
+    assert "sizes that do not fit" in caplog.text
 
 
 def test_a_larger_budget_is_kept_to(caplog: pytest.LogCaptureFixture) -> None:
