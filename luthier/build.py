@@ -163,7 +163,7 @@ def _more_careful(options: BuildOptions, image: Image, program: Program) -> Buil
         return None
     careful = replace(options, careful=True)
     message = "%s enlarges errors, to about %.1e of its outputs; each task gets %.1e of them instead of %.1e"
-    _LOG.info(message, image.name, error, careful.task_error_budget, options.task_error_budget)
+    _LOG.warning(message, image.name, error, careful.task_error_budget, options.task_error_budget)
     return careful
 
 
@@ -289,7 +289,11 @@ def _kept(
     if cache is None or not key:
         return None, None
     if cache.enlarges(key):
-        return None, replace(options, careful=True)
+        careful = replace(options, careful=True)
+        _LOG.warning(
+            "the model enlarges errors; each task gets %.1e of its outputs", careful.task_error_budget
+        )
+        return None, careful
     return cache.image(key), None
 
 

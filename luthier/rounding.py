@@ -20,10 +20,9 @@ from compiler.errors import InputError
 from compiler.runtime.image import Image, TensorSpec
 from compiler.runtime.module import Module
 from compiler.runtime.nudged import NUDGES, nudged
+from luthier.bench.reference import Arrays, seeded
 
 _LOG = logging.getLogger("luthier")
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def rounding_error(image: Image, index_extents: Mapping[str, int], bound: float) -> float:
@@ -85,13 +84,8 @@ def difference(outputs: Arrays, others: Arrays) -> float:
 def _array(
     spec: TensorSpec, generator: np.random.Generator, sizes: Mapping[str, int], indexed: int | None
 ) -> np.ndarray:
-    """Normal floats, all values of a byte, indices in range; ones elsewhere, where masks are more common than data."""
-    shape = spec.sizes(sizes)
-    if spec.dtype.is_float:
-        return generator.standard_normal(shape).astype(spec.dtype.numpy)
-    if indexed is not None:
-        return generator.integers(0, indexed, shape).astype(spec.dtype.numpy)
-    if spec.dtype is not DType.BOOL and spec.dtype.size_bytes == 1:
-        low, high = spec.dtype.limits
-        return generator.integers(low, high, shape, endpoint=True).astype(spec.dtype.numpy)
-    return np.ones(shape, spec.dtype.numpy)
+    """As others are timed with, but ones where integers are no indices: those are masks or lengths mostly."""
+    wide = not spec.dtype.is_float and (spec.dtype is DType.BOOL or spec.dtype.size_bytes > 1)
+    if wide and indexed is None:
+        return np.ones(spec.sizes(sizes), spec.dtype.numpy)
+    return seeded(spec, generator, indexed, sizes)

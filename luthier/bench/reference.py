@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from compiler.workload.index_operands import input_index_extents
 from compiler.workload.program import Program
 
 Arrays = Mapping[str, np.ndarray]
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def make_inputs(
@@ -24,7 +26,7 @@ def make_inputs(
     """
     generator = np.random.default_rng(seed)
     extents = {} if program is None else input_index_extents(program)
-    return {spec.name: _array(spec, generator, extents.get(spec.name)) for spec in specs}
+    return {spec.name: seeded(spec, generator, extents.get(spec.name)) for spec in specs}
 
 
 def relative_error(outputs: Arrays, reference: Arrays) -> float:
@@ -39,12 +41,15 @@ def relative_error(outputs: Arrays, reference: Arrays) -> float:
     return worst
 
 
-def _array(spec: TensorSpec, generator: np.random.Generator, indexed: int | None) -> np.ndarray:
+def seeded(
+    spec: TensorSpec, generator: np.random.Generator, indexed: int | None, sizes: Mapping[str, int] = _NONE
+) -> np.ndarray:
+    """One input; `indexed`: how many elements its integers choose from; `sizes`: of open dimensions, by symbol."""
+    shape = spec.sizes(sizes)
     if spec.dtype.is_float:
-        return generator.standard_normal(spec.sizes()).astype(spec.dtype.numpy)
+        return generator.standard_normal(shape).astype(spec.dtype.numpy)
     if spec.dtype is DType.BOOL:
-        return generator.random(spec.sizes()) < 0.5
+        return generator.random(shape) < 0.5
     if spec.dtype.size_bytes == 1 and indexed is None:
-        count = int(np.prod(spec.sizes()))
-        return np.frombuffer(generator.bytes(count), spec.dtype.numpy).reshape(spec.sizes()).copy()
-    return generator.integers(0, indexed or 7, spec.sizes()).astype(spec.dtype.numpy)
+        return np.frombuffer(generator.bytes(int(np.prod(shape))), spec.dtype.numpy).reshape(shape).copy()
+    return generator.integers(0, indexed or 7, shape).astype(spec.dtype.numpy)

@@ -9,6 +9,7 @@ Whatever runs candidates or compiled models does so in worker processes, never i
 
 from __future__ import annotations
 
+import logging
 import math
 import platform
 import statistics
@@ -41,6 +42,8 @@ from workers.end_to_end import INSIDE_SHARE, Compared, compare_models
 from workers.local import LocalBuilder
 from workers.local_pair import local_workers
 from workers.peaks import measure_peaks
+
+_LOG = logging.getLogger("luthier.jobs")
 
 COMPARE_S = (1.0, 6.0)
 """The final comparison of whole models takes no less and no more than this, where a job's seconds allow."""
@@ -199,7 +202,9 @@ def _compile_by_rules(work: Work) -> tuple[bytes, bool]:
     artifact = image_bytes(image)
     others = (nudged(image, seed) for seed in range(NUDGES))
     if all(other is not None and _is_off(work.spec, artifact, image_bytes(other)) for other in others):
-        return _compile(work, NoSource(task_error_budget(asked, careful=True))), True
+        careful = task_error_budget(asked, careful=True)
+        _LOG.warning("%s enlarges errors; each task gets %.1e of its outputs", work.name, careful)
+        return _compile(work, NoSource(careful)), True
     return artifact, False
 
 
