@@ -131,13 +131,17 @@ class GraphBuilder:
             self._found[name] = None if name in self.open_values else self._evaluated(name, steps)
         return self._found[name]
 
+    def compute_of(self, name: str) -> Compute | None:
+        """How a value is computed; None for inputs and constants."""
+        return next((node.compute for node in reversed(self.nodes) if node.output == name), None)
+
     def _evaluated(self, name: str, steps: int) -> Array | None:
-        node = next((n for n in reversed(self.nodes) if n.output == name), None)
-        if node is None or not steps:
+        compute = self.compute_of(name)
+        if compute is None or not steps:
             return None
-        found = {value: self.known(value, steps - 1) for value in node.compute.reads}
+        found = {value: self.known(value, steps - 1) for value in compute.reads}
         values = {value: array for value, array in found.items() if array is not None}
-        return fold(node.compute, values, most=_KNOWN_ELEMENTS) if len(values) == len(found) else None
+        return fold(compute, values, most=_KNOWN_ELEMENTS) if len(values) == len(found) else None
 
     def fresh(self, base: str) -> str:
         """A name that no value of the model has."""

@@ -24,6 +24,7 @@ from compiler.frontend.computes import ReduceAxes, at, counting, output_axes, re
 from compiler.frontend.operators.reshaping import reshaped_indices
 from compiler.frontend.searches import largest
 from compiler.frontend.sorts import Sorted, first_sorted
+from compiler.frontend.spread import narrowed, spread_dimensions
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
@@ -56,20 +57,28 @@ def _scatter_elements(call: OperatorCall) -> None:
         indices = call.intermediate_constant(known, "indices")
     else:
         indices = _counted_from_front(call, indices, data, axis)
-    # Places that an update can reach: all along the axis, and as far as the indices go along the others.
-    reach = output_axes(shape[d] if d == axis else which[d] for d in range(len(shape)))
+    # Places that an update can reach: all along the axis, and as far as the indices go along the others. Along
+    # dimensions where all indices are the same, updates are rows: they go to the same places.
+    whole = output_axes(shape[d] if d == axis else which[d] for d in range(len(shape)))
+    same = spread_dimensions(call.builder, indices) - {axis}
+    if same:
+        indices = narrowed(call, indices, same)
+    reach = tuple(a for d, a in enumerate(whole) if d not in same)
+    rest = tuple(a for d, a in enumerate(whole) if d in same)
+    along = reach.index(whole[axis])
 
-    def index(place: tuple[Index, ...], step: Index) -> tuple[Index, ...]:
-        return (*place[:axis], step, *place[axis + 1 :])
+    def index(place: Places, step: Index) -> Places:
+        return (*place[:along], step, *place[along + 1 :])
 
-    def update(place: tuple[Index, ...], step: Index) -> Load:
-        return Load(updates, index(place, step))
+    def update(place: Places, step: Index) -> Load:
+        chosen = iter(index(place, step))
+        return Load(updates, tuple(i if d in same else next(chosen) for d, i in enumerate(at(whole))))
 
-    search = _Search(call, [axis], indices, reach, axis, index, update)
+    search = _Search(call, [axis], indices, reach, along, index, update, rest)
     axes = output_axes(shape)
     bounds = tuple(Bound(i, 0, which[d]) for d, i in enumerate(at(axes)) if d != axis and which[d] < shape[d])
     old = Load(data, at(axes))
-    new = search.combined(old, at(axes))
+    new = search.combined(old, at(reach), whole)
     return call.emit(Compute(axes, (), None, Guard(bounds, new, old) if bounds else new, call.dtype(data)))
 
 
@@ -171,27 +180,24 @@ class _Search:
         is_open = call.builder.is_open(indices, [along])
         self._few = call.decided("few", self._count <= (_MOST_PAIRED if is_open else _FEW))
 
-    def combined(self, old: Expr, place: tuple[Index, ...], axes: tuple[Axis, ...] | None = None) -> Expr:
-        """The element at a place: `old`, or what updates make of it."""
+    def combined(self, old: Expr, place: Places, axes: tuple[Axis, ...]) -> Expr:
+        """The element at a place: `old`, or what updates make of it. `axes`: of all that updates can reach."""
         reduction = self._call.text("reduction", "none")
         if reduction == "none":
             return self._replaced(old, place)
         dtype = self._call.dtype(self._update(place, Index()).buffer)
         reducer, op = _reduction(self._call, reduction, dtype)
-        outer = axes or self._reach
         if not self._few:
-            where = place if axes else at(self._reach)
             total = self._call.intermediate(
-                Compute(outer, (), None, self._found_total(reducer, where, dtype), dtype), "updates"
+                Compute(axes, (), None, self._found_total(reducer, place, dtype), dtype), "updates"
             )
         else:
             inner = ReduceAxes()
             step = inner.index(self._count)
-            where = place if axes else at(self._reach)
-            update = self._update(where, step)
-            chosen = apply("select", self._hits(where, step), update, neutral(reducer, dtype))
-            total = self._call.intermediate(reduced(outer, inner, reducer, chosen, dtype), "updates")
-        return apply(op, old, Load(total, at(axes) if axes else place))
+            update = self._update(place, step)
+            chosen = apply("select", self._hits(place, step), update, neutral(reducer, dtype))
+            total = self._call.intermediate(reduced(axes, inner, reducer, chosen, dtype), "updates")
+        return apply(op, old, Load(total, at(axes)))
 
     def _replaced(self, old: Expr, place: tuple[Index, ...]) -> Expr:
         if self._winners is not None:
