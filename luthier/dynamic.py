@@ -45,6 +45,7 @@ from compiler.runtime.module import Module
 from compiler.symbol import Symbol
 from compiler.workload.generalise import DiffersError, Values, values_up_to
 from luthier.compiled import CompiledSegment
+from luthier.evaluated import Evaluated, is_cheap
 from luthier.iterations import iterations_of
 from luthier.values import (
     Key,
@@ -60,7 +61,7 @@ from luthier.values import (
     value_at,
     value_of,
 )
-from luthier.varying import Numbers, Seen, Structure, shape_of
+from luthier.varying import Numbers, Pattern, Seen, Structure, shape_of
 
 _LOG = logging.getLogger("luthier.dynamic")
 _MOST_QUESTIONS = 8
@@ -105,9 +106,7 @@ class DynamicModule:
     @property
     def segments(self) -> int:
         """How many segments are compiled and kept."""
-        return sum(isinstance(known, CompiledSegment) for known in self._known.values()) + sum(
-            map(len, self._for_all.values())
-        )
+        return sum(map(_has_code, self._known.values())) + sum(map(len, self._for_all.values()))
 
     def prepare(self, shapes: Mapping[str, TensorKind]) -> None:
         """Compile the first segment for inputs of these kinds; raises ModelError."""
@@ -212,7 +211,7 @@ class DynamicModule:
                 found = self._known.get(key)
                 if isinstance(found, CompiledSegment):
                     self._known.move_to_end(key)
-                    return found
+                    return self._with_code(key, found)
                 if found is None:
                     for known in self._for_all.get(_place(work, wanted), ()):
                         if known.sizes(values) is not None:
@@ -241,18 +240,44 @@ class DynamicModule:
             if size > _MOST_KNOWN:
                 msg = f"{need.why.why}: {size} elements, where code can be made for {_MOST_KNOWN}; use fewer"
                 raise UnsupportedModel(msg) from None
-            self._known[key] = need.given
-            if len(self._known) > _MOST_QUESTIONS * self._most:
-                _close(self._known.popitem(last=False)[1])
+            self._keep(key, need.given)
             return
-        compiled = self._made_for_all(work, values, wanted, frozenset(needed))
+        shape = shape_of(values, needed)
+        seen = self._seen_of((_place(work, wanted), frozenset(needed), shape.structure))
+        pattern = seen.pattern(shape, frozenset(needed))
+        compiled = None if pattern is None else self._made_for_all(work, values, wanted, pattern)
+        if pattern is not None and compiled is None:
+            seen.has_none(pattern)
         if compiled is not None:
             self._for_all.setdefault(_place(work, wanted), []).append(compiled)
+        elif segment.graph is None:
+            self._keep(key, CompiledSegment(segment, None, frozenset(needed)))
+        elif seen.many and is_cheap(segment.graph):
+            self._keep(key, CompiledSegment(segment, Evaluated(segment.graph), frozenset(needed)))
         else:
-            module = None if segment.graph is None else self._make(segment.graph)
-            self._known[key] = CompiledSegment(segment, module, frozenset(needed))
+            self._keep(key, CompiledSegment(segment, self._make(segment.graph), frozenset(needed)))
         if self.segments > self._most:
             self._forget()
+
+    def _with_code(self, key: Key, found: CompiledSegment) -> CompiledSegment:
+        """A segment that was evaluated is compiled when it is used again."""
+        if not isinstance(found.module, Evaluated) or not found.module.used:
+            return found
+        compiled = replace(found, module=self._make(found.module.graph))
+        self._keep(key, compiled)
+        if self.segments > self._most:
+            self._forget()
+        return compiled
+
+    def _keep(self, key: Key, known: CompiledSegment | Given) -> None:
+        self._known[key] = known
+        if len(self._known) > _MOST_QUESTIONS * self._most:
+            _close(self._known.popitem(last=False)[1])
+
+    def _seen_of(self, kind: tuple[Place, frozenset[Given], Structure]) -> Seen:
+        if len(self._seen) > _MOST_QUESTIONS * self._most:
+            self._seen.clear()
+        return self._seen.setdefault(kind, Seen())
 
     def _imported(
         self,
@@ -273,17 +298,9 @@ class DynamicModule:
         work: Work | None,
         values: Mapping[str, Value],
         wanted: tuple[str, ...],
-        needed: frozenset[Given],
+        pattern: Pattern,
     ) -> CompiledSegment | None:
-        """A segment for all sizes, where several occurred and it has such a form."""
-        shape = shape_of(values, needed)
-        kind = (_place(work, wanted), needed, shape.structure)
-        if len(self._seen) > _MOST_QUESTIONS * self._most:
-            self._seen.clear()
-        seen = self._seen.setdefault(kind, Seen())
-        pattern = seen.pattern(shape, needed)
-        if pattern is None:
-            return None
+        """A segment for all sizes of a pattern; None where it has no such form."""
         segments: dict[Numbers, Segment] = {}
 
         def imported(sizes: Values, open_values: OpenValues) -> tuple[Graph, GraphBuilder]:
@@ -303,9 +320,8 @@ class DynamicModule:
             common = segment_for_all([segments[tuple(point.values())] for point in points], points)
         except (LuthierError, DiffersError) as error:
             _LOG.info("model %r: a segment has no form for all sizes (%s)", self._model.name, error)
-            seen.has_none(pattern)
             return None
-        made = CompiledSegment(common, module, needed, pattern)
+        made = CompiledSegment(common, module, pattern.needed, pattern)
         if made.sizes(values) is None:
             made.close()
             return None
@@ -322,7 +338,7 @@ class DynamicModule:
             )
             self._warned = True
         for key, known in self._known.items():
-            if isinstance(known, CompiledSegment):
+            if _has_code(known):
                 _close(self._known.pop(key))
                 return
         place, (oldest, *others) = next(iter(self._for_all.items()))
@@ -334,6 +350,10 @@ class DynamicModule:
 
 def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
     return (work.number if work else -1, wanted)
+
+
+def _has_code(known: CompiledSegment | Given) -> bool:
+    return isinstance(known, CompiledSegment) and not isinstance(known.module, Evaluated)
 
 
 def _close(known: CompiledSegment | Given) -> None:

@@ -58,8 +58,10 @@ def iterations_of(plan: LoopPlan, body: CompiledSegment, values: Mapping[str, Va
     number, condition, *own = plan.inputs
     again, *results = plan.results
     changing = {number, condition, *own}
+    if not isinstance(module, Module) or segment.rest is not None:
+        return None
     # Code that was made for the value of what changes is for one iteration.
-    if module is None or segment.rest is not None or any(given.name in changing for given in body.needed):
+    if any(given.name in changing for given in body.needed):
         return None
     parts = [segment.results[name] for name in results]
     going = _going(segment.results[again], condition)

@@ -83,6 +83,11 @@ class Seen:
         self._calls = self._made = 0
         self._least = 0
 
+    @property
+    def many(self) -> bool:
+        """Whether there were more calls than those that have code of their own at once."""
+        return self._calls > _FEW
+
     def pattern(self, shape: Shape, needed: frozenset[Given]) -> Pattern | None:
         """Add a call; what to make code for that serves it and those before, None where it is not time for that."""
         self._numbers.append(shape.numbers)

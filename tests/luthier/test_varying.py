@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
+from compiler.dtype import DType
 from compiler.frontend.segment import Given, Known, TensorKind
+from compiler.graph.ir import Compute, Graph, Node, TensorType
+from compiler.index import Index
+from compiler.scalar import Load, apply
+from compiler.symbol import axis
 from luthier.dynamic import DynamicModule
+from luthier.evaluated import is_cheap
 from luthier.values import Value
 from luthier.varying import MOST_SYMBOLS, Pattern, Seen, Shape, pattern_of, shape_of
 from tests.compiler.runtime.test_any_size import scattered, scattering
@@ -236,17 +242,48 @@ def test_the_first_of_an_order_of_any_length(most: int) -> None:
 
 
 @pytest.mark.parametrize("least", [3, 200])
-def test_what_has_no_common_form_is_compiled_for_each_size(least: int) -> None:
+def test_what_has_no_common_form_is_made_for_each_size(least: int) -> None:
     """Sums up to each place are taken in blocks, as many as there have to be."""
     nodes = [
         helper.make_node("NonZero", ["x"], ["z"]),
         helper.make_node("Cast", ["z"], ["f"], to=TensorProto.FLOAT),
         helper.make_node("CumSum", ["f", "axis"], ["y"]),
     ]
-    axis = helper.make_tensor("axis", TensorProto.INT64, [], [1])
-    found = module(helper.make_graph(nodes, "g", [tensor("x", [400])], [tensor("y", None)], [axis]))
+    last = helper.make_tensor("axis", TensorProto.INT64, [], [1])
+    found = module(helper.make_graph(nodes, "g", [tensor("x", [400])], [tensor("y", None)], [last]))
     for count in range(least, least + 6):
         x = np.zeros(400, np.float32)
         x[:count] = 1
         np.testing.assert_allclose(found.run({"x": x})["y"], [np.arange(count).cumsum()], rtol=1e-6)
     found.close()
+
+
+def test_code_is_made_for_sizes_that_come_back() -> None:
+    """There is none for so many that go their own ways: NumPy evaluates what is met once."""
+    names = [f"x{place}" for place in range(MOST_SYMBOLS + 1)]
+    nodes = [helper.make_node("NonZero", [name], [f"z{name}"]) for name in names]
+    nodes += [
+        helper.make_node("Concat", [f"z{name}" for name in names], ["z"], axis=1),
+        helper.make_node("Cast", ["z"], ["y"], to=TensorProto.FLOAT),
+    ]
+    inputs = [tensor(name, [50]) for name in names]
+    found, counts = module(helper.make_graph(nodes, "g", inputs, [tensor("y", None)])), []
+    for call in (0, 1, 2, 3, 4, 5, 4, 4, 3):
+        sizes = [10 + (call * step) % 7 for step in range(1, len(names) + 1)]
+        given = {name: (np.arange(50) < n).astype(np.float32) for name, n in zip(names, sizes, strict=True)}
+        y = found.run(given)["y"]
+        assert y.dtype == np.float32
+        np.testing.assert_array_equal(y[0], np.concatenate([np.arange(n) for n in sizes]))
+        counts.append(found.segments)
+    assert counts[5] == counts[4] == counts[3] == counts[2]
+    assert counts[5] < counts[6] == counts[7] < counts[8]
+    found.close()
+
+
+@pytest.mark.parametrize(("rows", "cheap"), [(1 << 10, True), (1 << 12, False)])
+def test_what_takes_long_is_compiled_at_once(rows: int, cheap: bool) -> None:  # noqa: FBT001
+    axes = (axis("i", rows), axis("j", 1 << 10))
+    load = Load("x", (Index.of("i"), Index.of("j")))
+    compute = Compute(axes, (), None, apply("add", load, load))
+    inputs = {"x": TensorType(compute.type.shape, DType.F32)}
+    assert is_cheap(Graph(inputs, ("y",), {}, (Node("n", "y", compute),))) == cheap
