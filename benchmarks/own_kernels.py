@@ -53,7 +53,7 @@ class OwnKernels:
         objects = phase_objects(kernels)
         code = program_object(calls, target)
         loaded = LoadedProgram([*objects.values(), code, team_object(target)])
-        self._execution = Execution(loaded, threads, len(self._arrays))
+        self._execution = Execution(loaded, threads, len(self._arrays), own=True)
         self._execution.table[:] = [array.ctypes.data for array in self._arrays]
 
     def __call__(self, runs: int) -> float:

@@ -7,16 +7,16 @@ The program around it gives, for a phase by its number:
     i64   program_phases()
     void  program_phase(table, phase, share, shares)
 
-The team's phase word is 2p + 1 while the p-th phase since the team's start is under way, and 2p between runs, before
-it. Each member takes the share of its own number, so that it finds in its caches what it wrote there; one that has
-waited for SPINS_BEFORE_STEAL takes what another member has not begun, and does not wait in the next phase. Who ends
-the last share of a phase opens the next. So nobody waits for a member that another thread keeps from its core, unless
-that happened within a share (`team_yield` sees to it that it rarely does), and a member that comes back goes on where
-the others are.
+A team may run one program after the other: its state says whose phases are under way. Its phase word is 2p + 1 while
+the p-th phase since the team's start is under way, and 2p between runs, before it. Each member takes the share of its
+own number, so that it finds in its caches what it wrote there; one that has waited for SPINS_BEFORE_STEAL takes what
+another member has not begun, and does not wait in the next phase. Who ends the last share of a phase opens the next.
+So nobody waits for a member that another thread keeps from its core, unless that happened within a share
+(`team_yield` sees to it that it rarely does), and a member that comes back goes on where the others are.
 
 What a run returns does not depend on who computes which share. A share is taken by moving its word from an earlier
 phase to this one; that succeeds only while the phase is under way, for it cannot end before the share has been taken
-and done. Hence what is read after that (the table, the first phase of the run) belongs to the same run.
+and done. Hence what is read after that (the table, the program, the first phase of the run) belongs to the same run.
 """
 
 from __future__ import annotations
@@ -72,12 +72,14 @@ entry:
   %end.p = getelementptr i8, ptr %team, i64 136
   %table.p = getelementptr i8, ptr %team, i64 272
   %first.p = getelementptr i8, ptr %team, i64 280
+  %phases.p = getelementptr i8, ptr %team, i64 288
   %table = load ptr, ptr %table.p, align 8
   %first = load i64, ptr %first.p, align 8
+  %phases = load ptr, ptr %phases.p, align 8
   %end = load i64, ptr %end.p, align 8
   %place2 = sub i64 %phase, %first
   %place = lshr i64 %place2, 1
-  call void @program_phase(ptr %table, i64 %place, i64 %share, i64 %size)
+  call void %phases(ptr %table, i64 %place, i64 %share, i64 %size)
   %before = atomicrmw add ptr %done.p, i32 1 acq_rel
   %now = add i32 %before, 1
   %size32 = trunc i64 %size to i32
@@ -180,6 +182,7 @@ call:
   %word.p = getelementptr i8, ptr %team, i64 264
   %table.p = getelementptr i8, ptr %team, i64 272
   %first.p = getelementptr i8, ptr %team, i64 280
+  %phases.p = getelementptr i8, ptr %team, i64 288
   call void @caller_seen(ptr %team)
   %count = call i64 @program_phases()
   %none = icmp eq i64 %count, 0
@@ -191,6 +194,7 @@ begin:
   %end = add i64 %first, %length
   store atomic i32 0, ptr %word.p monotonic, align 4
   store ptr %table, ptr %table.p, align 8
+  store ptr @program_phase, ptr %phases.p, align 8
   store i64 %first, ptr %first.p, align 8
   store i64 %end, ptr %end.p, align 8
   call void @publish(ptr %team, i64 %first)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import sys
 import threading
-import weakref
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -19,18 +16,14 @@ from compiler.codegen.evict import emit_evict
 from compiler.codegen.kernel import Kernel, phase_objects
 from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object, initialise
 from compiler.codegen.repeat import REPEAT
-from compiler.codegen.team import SIZE_OFFSET, emit_team, team_bytes
+from compiler.codegen.team import emit_team
 from compiler.codegen.trial import emit_trial
-from compiler.errors import CompileError, InputError
+from compiler.errors import CompileError
+from compiler.runtime.teams import TEAMS, Team
 from compiler.symbol import size_at
 from compiler.target import Target, native_target
 
 _LOAD_LOCK = threading.Lock()
-# Code must outlive the threads that run it. The garbage collector finalises a cycle in any order, so open Executions
-# hold their program here, and whatever is still open is closed before the interpreter goes down.
-_OPEN: weakref.WeakSet[Execution] = weakref.WeakSet()
-_IN_USE: Counter[LoadedProgram] = Counter()
-_IN_USE_LOCK = threading.RLock()  # a finaliser may run while it is held
 
 
 @cache
@@ -123,31 +116,23 @@ def _trial_program(target: Target, pointers: int, symbols: int, phases: int) -> 
 
 
 class Execution:
-    """A team and a table of pointers: what one call at a time needs. Not thread-safe."""
+    """A table of pointers, and a team for each run: what one call at a time needs. Not thread-safe."""
 
-    def __init__(self, program: LoadedProgram, threads: int, slots: int) -> None:
-        """Start the team. Raises InputError where the system gives no more threads."""
-        if threads < 1:
-            msg = f"{threads} threads; use at least 1"
-            raise InputError(msg)
-        self._program = program
-        self._team = np.zeros(team_bytes(threads), np.uint8)
-        self._team[SIZE_OFFSET : SIZE_OFFSET + 4].view(np.int32)[0] = threads
+    def __init__(self, program: LoadedProgram, threads: int, slots: int, *, own: bool = False) -> None:
+        """`own`: has a team of its own, started now. Raises InputError where the system gives no more threads."""
+        self._program, self._threads = program, threads
+        self._own = Team(program, threads) if own else None
         self.table = np.zeros(max(1, slots), np.uintp)
-        self._team_address, self._table_address = self._team.ctypes.data, self.table.ctypes.data
+        self._table_address = self.table.ctypes.data
         self._open = True
-        _OPEN.add(self)
-        with _IN_USE_LOCK:
-            _IN_USE[program] += 1
-        error = program.start(self._team_address)
-        if error:
-            self.close()
-            msg = f"the system refused thread {threads} of the team (error {error}); use fewer threads"
-            raise InputError(msg)
+        if self._own is None:
+            TEAMS.enter()
 
     def run(self) -> None:
-        """One run on the buffers of the table."""
-        self._program.run(self._team_address, self._table_address)
+        """One run on the buffers of the table. Raises InputError where the system gives no more threads."""
+        team = self._taken()
+        self._program.run(team.address, self._table_address)
+        self._give_back(team)
 
     def repeat(self, moves: np.ndarray, counter: int, first: int, rows: int, going: np.ndarray | None) -> int:
         """Up to so many runs while pointers move on, see compiler/codegen/repeat.py; how many there were.
@@ -161,35 +146,42 @@ class Execution:
         """
         _, function = _repeater()
         flag = None if going is None else going.ctypes.data
-        places = (self._program.run_address, self._team_address, self._table_address, moves.ctypes.data)
-        return function(*places, len(moves), counter or None, first, rows, flag)
+        team = self._taken()
+        places = (self._program.run_address, team.address, self._table_address, moves.ctypes.data)
+        runs = function(*places, len(moves), counter or None, first, rows, flag)
+        self._give_back(team)
+        return runs
 
     def time_ns(self, runs: int, before: int = 0) -> int:
         """Nanoseconds that so many runs take, measured in native code; `before`: runs ahead of them that do not count.
 
         The other members of the team wake before all that, and sleep after it.
         """
-        return int(self._program.time(self._team_address, self._table_address, before, max(1, runs)))
+        team = self._taken()
+        found = self._program.time(team.address, self._table_address, before, max(1, runs))
+        self._give_back(team)
+        return int(found)
 
     def close(self) -> None:
-        """End the team's threads. The Execution must not run any more."""
+        """It must not run any more."""
         if self._open:
             self._open = False
-            self._program.stop(self._team_address)
-            with _IN_USE_LOCK:
-                _IN_USE[self._program] -= 1
-                if not _IN_USE[self._program]:
-                    del _IN_USE[self._program]
+            if self._own is None:
+                TEAMS.leave()
+            else:
+                self._own.close()
+
+    def _taken(self) -> Team:
+        return self._own or TEAMS.take(self._program, self._threads)
+
+    def _give_back(self, team: Team) -> None:
+        """Not after an exception, such as that of Ctrl+C: the run may go on, and nobody else takes the team."""
+        if team is not self._own:
+            TEAMS.give(team)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):
             self.close()
-
-
-@atexit.register
-def _close_all() -> None:
-    for execution in list(_OPEN):
-        execution.close()
 
 
 class LoadedKernel:
@@ -205,7 +197,7 @@ class LoadedKernel:
         program = _trial_program(
             target or native_target(), len(kernel.params), len(kernel.symbols), len(kernel.phases)
         )
-        self._execution = Execution(program, threads, slots + 2 * len(kernel.phases))
+        self._execution = Execution(program, threads, slots + 2 * len(kernel.phases), own=True)
 
     def run(self, pointers: Sequence[int], sizes: Sequence[int] = ()) -> None:
         """One run; `pointers` are addresses, one per Param, `sizes` the values of the kernel's symbols."""

@@ -29,9 +29,10 @@ class Team(Execution):
         target = native_target()
         kernel = arithmetic_probe(target, threads, "multiply_add")
         program = emit_object(emit_program(phase_calls(kernel, (0,))), target)
-        super().__init__(
-            LoadedProgram([kernel.phases[0].object_code, program, team_object(target)]), threads, 1
-        )
+        code = [kernel.phases[0].object_code, program, team_object(target)]
+        super().__init__(LoadedProgram(code), threads, 1, own=True)
+        assert self._own is not None
+        self._team = self._own.state
         self.result = np.zeros(kernel.params[0].shape, np.float32)
         self.table[0] = self.result.ctypes.data
         self._threads = threads
@@ -101,12 +102,12 @@ def test_members_stay_where_their_caller_may_run() -> None:
 
 def test_a_caller_does_the_shares_of_members_that_do_not_come() -> None:
     with team(3) as pair:
-        pair._program.stop(pair._team_address)  # its members have ended, and nobody has told the caller
+        pair._program.stop(pair._own.address)  # its members have ended, and nobody has told the caller
         for _ in range(3):
             pair.result[:] = 0
             pair.run()
             assert np.all(pair.result != 0)
-        pair._program.start(pair._team_address)
+        pair._program.start(pair._own.address)
 
 
 def test_each_run_does_every_share_once_on_crowded_cores() -> None:
