@@ -22,6 +22,7 @@ from compiler.symbol import Symbol
 from compiler.target import Target, get_target, usable_cores
 from compiler.workload.generalise import Values
 from compiler.workload.index_operands import input_index_extents
+from compiler.workload.leeway import rounds_to_short_floats
 from compiler.workload.program import Program
 from luthier.cache import Cache, Task, has_external_data, image_key, model_key, open_cache
 from luthier.lookups import Lookups
@@ -157,6 +158,8 @@ def _more_careful(options: BuildOptions, image: Image, program: Program) -> Buil
     """What to compile a model with again whose outputs would be off by more than its error budget."""
     if options.careful or not options.target.is_native:
         return None
+    if any(rounds_to_short_floats(subgraph.workload) for subgraph in program.subgraphs):
+        return None  # that hides what kernels round
     budget = model_error_budget(options.error_budget)
     error = rounding_error(image, input_index_extents(program), budget)
     if error <= budget:

@@ -15,7 +15,7 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.grid import Array
-from compiler.scalar import Apply, Cast, Const, Expr, Load, rewrite
+from compiler.scalar import Apply, Cast, Const, Expr, Load, rewrite, walk
 from compiler.scalar_type import expr_type
 from compiler.workload.ir import Stage, Workload
 
@@ -44,6 +44,14 @@ def reference_bounds(workload: Workload, operands: Mapping[str, Array]) -> dict[
         least, most = np.minimum(a, b), np.maximum(a, b)
         found[output.name] = least - np.abs(least) * step, most + np.abs(most) * step
     return found
+
+
+def rounds_to_short_floats(workload: Workload) -> bool:
+    """Whether values become floats of 16 bits or fewer on the way: they are off by more than kernels ever are."""
+    written = (*workload.temporaries, *workload.outputs)
+    bodies = (result.body for stage in workload.stages for result in stage.results)
+    casts = (e.dtype for body in bodies for e in walk(body) if isinstance(e, Cast))
+    return any(dtype.is_narrow_float for dtype in (*(operand.dtype for operand in written), *casts))
 
 
 def _pushed(workload: Workload, sign: float) -> Workload:
