@@ -300,7 +300,8 @@ class Matrices:
 
     def _names(self, nest: MatrixNest) -> _Names:
         stored = {name for index in nest.store.indices for name in index.names()}
-        last = nest.store.indices[-1].names()
+        # Behind the one that vectors lie along there may be dimensions of one element.
+        last = next((found for i in reversed(nest.store.indices) if (found := i.names())), frozenset())
         sums = [name for name in nest.loops if name not in stored]
         rows = [name for name in nest.loops if name in stored - last]
         vectors = [name for name in nest.loops if name in last]

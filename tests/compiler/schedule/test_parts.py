@@ -13,10 +13,11 @@ import pytest
 from compiler.codegen.kernel import kernels_from_json, kernels_json
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
+from compiler.index import ZERO, Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.packing import Parts
 from compiler.pipeline import build_kernel, build_nest
-from compiler.scalar import Load, apply
+from compiler.scalar import Expr, Load, apply, rewrite
 from compiler.schedule.contraction import find_contraction, group_axis
 from compiler.schedule.copied_data import LINES
 from compiler.schedule.parts import COLUMNS, JOINED, PATCHES, parts
@@ -25,7 +26,7 @@ from compiler.space.part_phases import ERROR, part_phases
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
 from compiler.target import PRESETS, native_target
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Operand, Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import (
@@ -55,8 +56,28 @@ def with_residual(workload: Workload) -> Workload:
     return replace(workload, stages=(anchor, replace(epilogue, body=added)))
 
 
+def with_units(workload: Workload) -> Workload:
+    """The same with two dimensions of one element at the end of everything, as a convolution of one pixel has."""
+
+    def operands(some: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple(replace(o, shape=(*o.shape, Index.of(1), Index.of(1))) for o in some)
+
+    def rule(e: Expr) -> Expr | None:
+        return replace(e, indices=(*e.indices, ZERO, ZERO)) if isinstance(e, Load) else None
+
+    stages = (stage.rewritten(lambda body: rewrite(body, rule)) for stage in workload.stages)
+    return replace(
+        workload,
+        operands=operands(workload.operands),
+        temporaries=operands(workload.temporaries),
+        outputs=operands(workload.outputs),
+        stages=tuple(replace(s, target_indices=(*s.target_indices, ZERO, ZERO)) for s in stages),
+    )
+
+
 WORKLOADS: dict[str, Workload] = {
     "product": matmul(37, 40, 64),
+    "product of what has dimensions of one element": with_units(matmul(37, 40, 64)),
     "a sum that is filled up": matmul(19, 33, 75),
     "few products": matmul(6, 16, 12),
     "windows": convolution(8, 16, 20, 3),
