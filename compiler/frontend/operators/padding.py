@@ -28,7 +28,7 @@ def _pad(call: OperatorCall) -> None:
     mode = call.text("mode", "constant")
     if mode not in _MODES:
         call.reject(f"has the unknown mode {mode[:20]!r}")
-    before, after = _widths(call)
+    before, after = _widths(call, mode)
     if mode == "constant":
         return call.emit(_with_constant(value, shape, before, after, _fill(call, dtype)))
     padded = [d for d in range(len(shape)) if before[d] or after[d]]
@@ -92,8 +92,8 @@ def _element(
     return body
 
 
-def _widths(call: OperatorCall) -> tuple[list[int], list[int]]:
-    """Elements in front of and behind each dimension."""
+def _widths(call: OperatorCall, mode: str) -> tuple[list[int], list[int]]:
+    """Elements in front of and behind each dimension. Around nothing there can be a constant."""
     rank = len(call.shape(0))
     pads = (call.ints("pads") or []) if call.opset < 11 else call.constant_ints(1)
     axes = distinct_axes(call, call.constant_ints(3), rank) if call.has(3) else list(range(rank))
@@ -103,7 +103,7 @@ def _widths(call: OperatorCall) -> tuple[list[int], list[int]]:
     for place, axis in enumerate(axes):
         before[axis], after[axis] = pads[place], pads[len(axes) + place]
     for n, b, a in zip(call.shape(0), before, after, strict=True):
-        if n + min(b, 0) + min(a, 0) < 1:
+        if n + min(b, 0) + min(a, 0) < 1 and (n or min(b, a) < 0 or mode != "constant"):
             call.reject(f"cuts everything off shape {list(call.shape(0))} with pads {pads}")
     return before, after
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.errors import ModelError
 from compiler.frontend import import_model
 from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.pipeline import optimise
@@ -184,6 +185,21 @@ def test_batch_norm_of_opset_9_is_inference() -> None:
     x, (g, o, m, v) = weights(2, 4), STATISTICS
     actual = run_one(node, x, dict(zip("gomv", STATISTICS, strict=True)), 9)
     np.testing.assert_allclose(actual, (x - m) / np.sqrt(v + 0.01) * g + o, rtol=1e-5)
+
+
+def test_a_constant_around_nothing() -> None:
+    """As of a sequence of one token, where each takes in the one after it."""
+    nodes = [
+        helper.make_node("Slice", ["x", "one", "end"], ["none"]),
+        helper.make_node("Pad", ["none", "pads", "value"], ["y"]),
+    ]
+    constants = {"one": ints(0, 1), "end": ints(3, 9), "pads": ints(0, 0, 0, 2), "value": scalar(-1.5)}
+    graph = import_model(model(nodes, {"x": [3, 1]}, constants))
+    x = np.zeros((3, 1), np.float32)
+    np.testing.assert_array_equal(evaluate_graph(graph, {"x": x})["y"], np.full((3, 2), -1.5))
+    nodes[1].attribute.append(helper.make_attribute("mode", "edge"))
+    with pytest.raises(ModelError, match="cuts everything off"):
+        import_model(model(nodes, {"x": [3, 1]}, constants))
 
 
 def test_negative_padding_crops() -> None:
