@@ -69,6 +69,10 @@ def _sizes(call: OperatorCall) -> Sizes:
     fits = fits and (not call.has(3) or call.shape(3) == (directions, 2 * gates * units))
     if not fits or not steps:
         call.reject(f"has an input of shape {list(x)} and weights of shapes {list(w)} and {list(r)}")
+    state = (batch, directions, units) if call.integer("layout") == 1 else (directions, batch, units)
+    for position in (5, 6):
+        if call.has(position) and call.shape(position) != state:
+            call.reject(f"has a first state of shape {list(call.shape(position))} instead of {list(state)}")
     return Sizes(steps, batch, x[2], units, directions)
 
 

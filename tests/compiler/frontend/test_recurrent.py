@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.errors import UnsupportedOperator
+from compiler.errors import ModelError, UnsupportedOperator
 from compiler.frontend import import_model
 from compiler.pipeline import compile_program, lower
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
+from tests.compiler.frontend.models import model
 
 STEPS, BATCH, INPUTS, UNITS = 4, 3, 5, 6
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -119,3 +120,13 @@ def test_an_activation_that_is_not_known_is_refused() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     with pytest.raises(UnsupportedOperator, match="activation Cosine"):
         import_model(model)
+
+
+@pytest.mark.parametrize("state", ["h", "c"])
+def test_a_first_state_of_another_batch_is_refused(state: str) -> None:
+    """As exporters write it that take the batch of an example for granted."""
+    given = arrays("LSTM", 1, None) | {state: np.zeros((1, 1, UNITS), np.float32)}
+    node = helper.make_node("LSTM", ["x", "w", "r", "b", "", "h", "c"], ["y"], hidden_size=UNITS)
+    constants = {name: array for name, array in given.items() if name in "wrbhc"}
+    with pytest.raises(ModelError, match=r"first state of shape \[1, 1, 6\] instead of \[1, 3, 6\]"):
+        import_model(model([node], {"x": [STEPS, BATCH, INPUTS]}, constants))
