@@ -43,6 +43,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 MAX_THREADS = 1024
 _NAMED_MISSES = 3
+_PATIENCE_S = 0.5
+"""How long segments of changing sizes are evaluated before there is code for all of them: a few seconds' work."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,7 @@ def as_it_runs(
         return Module(image) if careful is None else made(lowered, careful)
 
     checked = checked_model(model)
-    module = DynamicModule(checked, make, make_for_all)
+    module = DynamicModule(checked, make, make_for_all, patience_s=_PATIENCE_S)
     for size in options.sizes:
         kinds = declared_kinds(checked.inputs, {**options.shapes, **size})
         if kinds is not None:

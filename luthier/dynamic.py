@@ -6,7 +6,8 @@
 A segment is compiled for the shapes of the values that it reads, and for the values that it must know (the shape of a
 Reshape, the condition of an If). What was compiled is kept for the next time, up to a bound. Where the numbers among
 them differ from call to call (how many boxes were found), it is compiled once for all of them, if it has such a form.
-All arithmetic is in the compiled code; this driver hands arrays on, counts the iterations of loops and puts what they
+A cheap segment that is met for the first time is evaluated by NumPy: its values may never come again. All other
+arithmetic is in the compiled code; this driver hands arrays on, counts the iterations of loops and puts what they
 collect side by side.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -66,6 +68,8 @@ from luthier.varying import Numbers, Pattern, Seen, Structure, shape_of
 _LOG = logging.getLogger("luthier.dynamic")
 _MOST_QUESTIONS = 8
 """Times as many keys as segments are kept: most say which value a segment must know."""
+_MOST_MAKING_S = 10.0
+"""How long a run makes code, where evaluating would do."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
 
@@ -82,9 +86,15 @@ class DynamicModule:
         make: Callable[[Graph], Module],
         make_for_all: Callable[[tuple[Symbol, ...], Sequence[Values], Importing], Module],
         most: int = 256,
+        *,
+        patience_s: float = 0.0,
     ) -> None:
-        """`make`: compiles a Graph; `make_for_all`: what `lower_for_all` makes of its arguments."""
+        """`make`: compiles a Graph; `make_for_all`: what `lower_for_all` makes of its arguments.
+
+        `patience_s`: how long NumPy evaluates cheap segments of changing sizes before there is code for them.
+        """
         self._model, self._make, self._make_for_all, self._most = model, make, make_for_all, most
+        self._patience_s, self._making_s = patience_s, 0.0
         self._known: OrderedDict[Key, CompiledSegment | Given] = OrderedDict()
         self._works = Works(model.work)
         self._for_all: dict[Place, list[CompiledSegment]] = {}
@@ -129,6 +139,7 @@ class DynamicModule:
         values = {name: value_of(value) for name, value in inputs.items()}
         for name, info in self._model.inputs.items():
             check_value(info, values[name])
+        self._making_s = 0.0
         found = self._finished(self._model.work, values, self.outputs)
         own = {id(array) for value in values.values() for array in arrays_of(value)}
         return {name: fresh(found[name], own) for name in self.outputs}
@@ -216,7 +227,7 @@ class DynamicModule:
                     for known in self._for_all.get(_place(work, wanted), ()):
                         if known.sizes(values) is not None:
                             return known
-                    self._explore(key, work, values, wanted, needed)
+                    self._explore(key, work, values, wanted, needed, dry=dry)
                     continue
                 if dry:
                     return None
@@ -230,8 +241,10 @@ class DynamicModule:
         values: Mapping[str, Value],
         wanted: tuple[str, ...],
         needed: set[Given],
+        *,
+        dry: bool,
     ) -> None:
-        """Find out what a key stands for: a segment, or a value that a segment must know."""
+        """Find out what a key stands for: a segment, or a value that a segment must know. `dry`: for later runs."""
         kinds = {name: kind_of(value, name, needed) for name, value in values.items()}
         try:
             segment = self._imported(work, kinds, wanted)[0]
@@ -240,24 +253,35 @@ class DynamicModule:
             if size > _MOST_KNOWN:
                 msg = f"{need.why.why}: {size} elements, where code can be made for {_MOST_KNOWN}; use fewer"
                 raise UnsupportedModel(msg) from None
-            self._keep(key, need.given)
-            return
+            return self._keep(key, need.given)
+        if segment.graph is None:
+            return self._keep(key, CompiledSegment(segment, None, frozenset(needed)))
         shape = shape_of(values, needed)
         seen = self._seen_of((_place(work, wanted), frozenset(needed), shape.structure))
+        seen.add(shape)
+        cheap = not dry and is_cheap(segment.graph)
+        evaluated = CompiledSegment(segment, Evaluated(segment.graph, seen), frozenset(needed))
+        if cheap and (seen.evaluated_s < self._patience_s or self._is_making_too_long()):
+            return self._keep(key, evaluated)
+        start_s = time.monotonic()
         pattern = seen.pattern(shape, frozenset(needed))
         compiled = None if pattern is None else self._made_for_all(work, values, wanted, pattern)
         if pattern is not None and compiled is None:
             seen.has_none(pattern)
         if compiled is not None:
             self._for_all.setdefault(_place(work, wanted), []).append(compiled)
-        elif segment.graph is None:
-            self._keep(key, CompiledSegment(segment, None, frozenset(needed)))
-        elif seen.many and is_cheap(segment.graph):
-            self._keep(key, CompiledSegment(segment, Evaluated(segment.graph), frozenset(needed)))
+        elif cheap and seen.many:
+            self._keep(key, evaluated)
         else:
-            self._keep(key, CompiledSegment(segment, self._make(segment.graph), frozenset(needed)))
+            self._keep(key, replace(evaluated, module=self._make(segment.graph)))
+        self._making_s += time.monotonic() - start_s
         if self.segments > self._most:
             self._forget()
+        return None
+
+    def _is_making_too_long(self) -> bool:
+        """Whether this run has made code for so long that the rest is evaluated, where that is possible."""
+        return self._patience_s > 0 and self._making_s > _MOST_MAKING_S
 
     def _with_code(self, key: Key, found: CompiledSegment) -> CompiledSegment:
         """A segment that was evaluated is compiled when it is used again."""

@@ -1,12 +1,12 @@
 """Evaluated: a segment for values that may never come again, evaluated by NumPy instead of compiled.
 
-Code for a few kernels takes a thousand times as long as they run. Where sizes differ from call to call and there is no
-form for all of them (the mask of each object that is found has the size of its box), it is made for those that come
-back.
+Code for a few kernels takes a thousand times as long as they run. It is made for values that come back, and for all
+sizes of a segment once evaluating it has taken so long that code would have paid for itself.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from math import prod
 
@@ -14,6 +14,7 @@ from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.ir import Compute, Graph
 from compiler.scalar import walk
 from luthier.values import Array
+from luthier.varying import Seen
 
 _MOST_OPERATIONS = 1 << 22
 """Of a segment that is evaluated: NumPy takes about as long for them as the compiler for a kernel."""
@@ -22,9 +23,9 @@ _MOST_OPERATIONS = 1 << 22
 class Evaluated:
     """A segment's graph, of static sizes. Floats are computed in float64."""
 
-    def __init__(self, graph: Graph) -> None:
-        """`graph`: one that `is_cheap`."""
-        self.graph, self.used = graph, False
+    def __init__(self, graph: Graph, seen: Seen) -> None:
+        """`graph`: one that `is_cheap`; `seen`: is told how long it takes."""
+        self.graph, self.used, self._seen = graph, False, seen
         self._types = graph.types()
 
     @property
@@ -35,7 +36,9 @@ class Evaluated:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Values by input name to values by output name, each of its own type."""
         self.used = True
+        start_s = time.perf_counter()
         found = evaluate_graph(self.graph, inputs)
+        self._seen.evaluated_s += time.perf_counter() - start_s
         return {name: array.astype(self._types[name].dtype.numpy) for name, array in found.items()}
 
 

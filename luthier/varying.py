@@ -82,16 +82,24 @@ class Seen:
         self._numbers: deque[Numbers] = deque(maxlen=_KEPT)
         self._calls = self._made = 0
         self._least = 0
+        self.evaluated_s = 0.0
+        """Seconds that calls took which NumPy evaluated."""
 
     @property
     def many(self) -> bool:
         """Whether there were more calls than those that have code of their own at once."""
         return self._calls > _FEW
 
-    def pattern(self, shape: Shape, needed: frozenset[Given]) -> Pattern | None:
-        """Add a call; what to make code for that serves it and those before, None where it is not time for that."""
+    def add(self, shape: Shape) -> None:
+        """Another call."""
         self._numbers.append(shape.numbers)
         self._calls += 1
+
+    def pattern(self, shape: Shape, needed: frozenset[Given]) -> Pattern | None:
+        """What to make code for that serves all calls so far; None where it is not time for that.
+
+        `shape`: of the last one.
+        """
         # Numbers may have been equal by chance: then what was made of them does not serve the next call.
         if self._calls <= _FEW or self._made == _TRIES:
             return None

@@ -43,9 +43,9 @@ def sequence(name: str) -> ValueInfoProto:
     return helper.make_value_info(name, helper.make_sequence_type_proto(inner))
 
 
-def module(graph: GraphProto, most: int = 64) -> DynamicModule:
+def module(graph: GraphProto, most: int = 64, patience_s: float = 0.0) -> DynamicModule:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    return DynamicModule(checked_model(model), compiled, compiled_for_all, most)
+    return DynamicModule(checked_model(model), compiled, compiled_for_all, most, patience_s=patience_s)
 
 
 def run(graph: GraphProto, **inputs: Any) -> list[Any]:

@@ -69,22 +69,27 @@ def calls_of(*sizes: int) -> list[Shape]:
 def test_code_for_all_sizes_is_for_the_third() -> None:
     seen = Seen()
     *few, third, fourth = calls_of(40, 50, 45, 60)
-    assert [seen.pattern(shape, NOTHING) for shape in few] == [None, None]
-    found = seen.pattern(third, NOTHING)
+    assert [pattern_after(seen, shape) for shape in few] == [None, None]
+    found = pattern_after(seen, third)
     assert found is not None
     assert [symbol.nominal for symbol in found.symbols] == [50]
     seen.has_none(found)
-    assert seen.pattern(fourth, NOTHING) is None
+    assert pattern_after(seen, fourth) is None
 
 
 def test_small_sizes_are_tried_again_with_larger_ones() -> None:
     seen = Seen()
-    found = [seen.pattern(shape, NOTHING) for shape in calls_of(4, 5, 6)]
+    found = [pattern_after(seen, shape) for shape in calls_of(4, 5, 6)]
     assert found[-1] is not None
     seen.has_none(found[-1])
     small, large = calls_of(9, 40)
-    assert seen.pattern(small, NOTHING) is None
-    assert seen.pattern(large, NOTHING) is not None
+    assert pattern_after(seen, small) is None
+    assert pattern_after(seen, large) is not None
+
+
+def pattern_after(seen: Seen, shape: Shape) -> Pattern | None:
+    seen.add(shape)
+    return seen.pattern(shape, NOTHING)
 
 
 def test_ones_and_zeros_are_no_sizes_like_others() -> None:
@@ -111,7 +116,7 @@ def test_numbers_that_go_too_many_ways_have_no_pattern() -> None:
     assert pattern(calls[0], calls[0]) is None
 
 
-def chosen() -> DynamicModule:
+def chosen(patience_s: float = 0.0) -> DynamicModule:
     """Rows above zero, twice: those of x whose first element is, and of these those whose last element is."""
 
     def rows(source: str, column: str, result: str) -> list[NodeProto]:
@@ -138,7 +143,8 @@ def chosen() -> DynamicModule:
     constants.append(helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]))
     constants.append(helper.make_tensor("w", TensorProto.FLOAT, [5, 5], WEIGHT.ravel()))
     outputs = [tensor("y", None), tensor("s", None, TensorProto.INT64)]
-    return module(helper.make_graph(nodes, "g", [tensor("x", ["n", 5])], outputs, constants))
+    graph = helper.make_graph(nodes, "g", [tensor("x", ["n", 5])], outputs, constants)
+    return module(graph, patience_s=patience_s)
 
 
 WEIGHT = np.random.default_rng(9).standard_normal((5, 5)).astype(np.float32)
@@ -164,6 +170,32 @@ def test_counts_that_differ_in_every_call_share_code() -> None:
         if call == 14:
             few = found.segments
     assert found.segments == few
+    found.close()
+
+
+def test_code_for_all_sizes_is_made_when_evaluating_took_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With patience, nothing is compiled before that, nor more in one run than a few seconds allow."""
+    found, rng = chosen(patience_s=1e9), np.random.default_rng(0)
+
+    def run(rows: int) -> int:
+        x = rng.standard_normal((rows, 5)).astype(np.float32)
+        np.testing.assert_allclose(found.run({"x": x})["y"], expected(x).ravel(), rtol=1e-4, atol=1e-5)
+        return found.segments
+
+    assert [run(rows) for rows in (50, 31, 44, 70)] == [0] * 4
+    found._patience_s = 1e-9
+    monkeypatch.setattr("luthier.dynamic._MOST_MAKING_S", 0.0)
+    one = run(64)
+    assert 0 < one < run(57)
+    counts = [run(rows) for rows in (90, 27, 41, 33, 80)]
+    assert counts[-1] == counts[-2]
+    found.close()
+
+
+def test_what_is_prepared_is_compiled() -> None:
+    found = chosen(patience_s=1e9)
+    found.prepare({"x": TensorKind((40, 5), np.dtype(np.float32))})
+    assert found.segments == 1
     found.close()
 
 
