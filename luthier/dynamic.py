@@ -284,13 +284,11 @@ class DynamicModule:
         return self._patience_s > 0 and self._making_s > _MOST_MAKING_S
 
     def _with_code(self, key: Key, found: CompiledSegment) -> CompiledSegment:
-        """A segment that was evaluated is compiled when it is used again."""
-        if not isinstance(found.module, Evaluated) or not found.module.used:
+        """A segment that was evaluated is compiled when it is used again, while there is room for its code."""
+        if not isinstance(found.module, Evaluated) or not found.module.used or self.segments >= self._most:
             return found
         compiled = replace(found, module=self._make(found.module.graph))
         self._keep(key, compiled)
-        if self.segments > self._most:
-            self._forget()
         return compiled
 
     def _keep(self, key: Key, known: CompiledSegment | Given) -> None:
@@ -352,7 +350,7 @@ class DynamicModule:
         return made
 
     def _forget(self) -> None:
-        """Give up the segment that was not used for the longest time."""
+        """Give up a segment that was not used for long: of the older half the one with the least code."""
         if not self._warned:
             _LOG.warning(
                 "model %r was compiled for more than %d different sizes or values; those used least recently are "
@@ -361,15 +359,16 @@ class DynamicModule:
                 self._most,
             )
             self._warned = True
-        for key, known in self._known.items():
-            if _has_code(known):
-                _close(self._known.pop(key))
-                return
+        coded = [key for key, known in self._known.items() if _has_code(known)]
+        if coded:
+            least = min(coded[: len(coded) // 2 + 1], key=lambda key: _kernels(self._known[key]))
+            return _close(self._known.pop(least))
         place, (oldest, *others) = next(iter(self._for_all.items()))
         oldest.close()
         self._for_all[place] = others
         if not others:
             del self._for_all[place]
+        return None
 
 
 def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
@@ -378,6 +377,12 @@ def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
 
 def _has_code(known: CompiledSegment | Given) -> bool:
     return isinstance(known, CompiledSegment) and not isinstance(known.module, Evaluated)
+
+
+def _kernels(known: CompiledSegment | Given) -> int:
+    if isinstance(known, CompiledSegment) and isinstance(known.module, Module):
+        return len(known.module.image.calls)
+    return 0
 
 
 def _close(known: CompiledSegment | Given) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,18 +68,6 @@ def test_a_shape_that_is_an_input() -> None:
         got = found.run({"x": x, "shape": np.array(shape, np.int64)})["y"]
         np.testing.assert_array_equal(got, np.maximum(x, 0).reshape(shape))
     assert found.segments == 2
-
-
-def test_what_is_kept_is_bounded_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    found = module(reshaping(), most=2)
-    x = np.ones((2, 6), np.float32)
-    with caplog.at_level(logging.WARNING, "luthier.dynamic"):
-        for rows in (1, 2, 3, 4, 1):
-            got = found.run({"x": x, "shape": np.array([rows, -1], np.int64)})["y"]
-            assert got.shape == (rows, 12 // rows)
-    assert found.segments == 2
-    assert len(caplog.records) == 1
-    assert "more than 2 different sizes" in caplog.text
 
 
 def branching() -> GraphProto:
