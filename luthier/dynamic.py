@@ -16,10 +16,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -49,6 +47,7 @@ from compiler.workload.generalise import DiffersError, Values, values_up_to
 from luthier.compiled import CompiledSegment
 from luthier.evaluated import Evaluated, is_cheap
 from luthier.iterations import iterations_of
+from luthier.kept import Kept, Place
 from luthier.values import (
     Key,
     Value,
@@ -66,15 +65,12 @@ from luthier.values import (
 from luthier.varying import Numbers, Pattern, Seen, Structure, shape_of
 
 _LOG = logging.getLogger("luthier.dynamic")
-_MOST_QUESTIONS = 8
-"""Times as many keys as segments are kept: most say which value a segment must know."""
+_MOST_SEEN = 1 << 11
+"""Structures of values whose sizes are remembered."""
 _MOST_MAKING_S = 10.0
 """How long a run makes code, where evaluating would do."""
 _MOST_KNOWN = 1 << 16
 """Elements of a value that code is made for."""
-
-Place = tuple[int, tuple[str, ...]]
-"""What is left of a model, by number, and the values that are wanted of it."""
 
 
 class DynamicModule:
@@ -93,15 +89,13 @@ class DynamicModule:
 
         `patience_s`: how long NumPy evaluates cheap segments of changing sizes before there is code for them.
         """
-        self._model, self._make, self._make_for_all, self._most = model, make, make_for_all, most
+        self._model, self._make, self._make_for_all = model, make, make_for_all
         self._patience_s, self._making_s = patience_s, 0.0
-        self._known: OrderedDict[Key, CompiledSegment | Given] = OrderedDict()
+        self._kept = Kept(model.name, most)
         self._works = Works(model.work)
-        self._for_all: dict[Place, list[CompiledSegment]] = {}
         self._seen: dict[tuple[Place, frozenset[Given], Structure], Seen] = {}
         self._needed: dict[Place, frozenset[str]] = {}
         self._lock = threading.RLock()
-        self._warned = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -116,7 +110,7 @@ class DynamicModule:
     @property
     def segments(self) -> int:
         """How many segments are compiled and kept."""
-        return sum(map(_has_code, self._known.values())) + sum(map(len, self._for_all.values()))
+        return self._kept.coded
 
     def prepare(self, shapes: Mapping[str, TensorKind]) -> None:
         """Compile the first segment for inputs of these kinds; raises ModelError."""
@@ -146,8 +140,7 @@ class DynamicModule:
 
     def close(self) -> None:
         """End the threads of all segments."""
-        for known in chain(self._known.values(), *self._for_all.values()):
-            _close(known)
+        self._kept.close()
 
     def _finished(
         self, work: Work | None, values: Mapping[str, Value], wanted: tuple[str, ...]
@@ -219,14 +212,13 @@ class DynamicModule:
         needed: set[Given] = set()
         with self._lock:
             while True:
-                found = self._known.get(key)
+                found = self._kept.get(key)
                 if isinstance(found, CompiledSegment):
-                    self._known.move_to_end(key)
-                    return self._with_code(key, found)
+                    return self._with_code(key, found, work, values, wanted)
                 if found is None:
-                    for known in self._for_all.get(_place(work, wanted), ()):
-                        if known.sizes(values) is not None:
-                            return known
+                    known = self._kept.for_all(_place(work, wanted), values)
+                    if known is not None:
+                        return known
                     self._explore(key, work, values, wanted, needed, dry=dry)
                     continue
                 if dry:
@@ -253,51 +245,72 @@ class DynamicModule:
             if size > _MOST_KNOWN:
                 msg = f"{need.why.why}: {size} elements, where code can be made for {_MOST_KNOWN}; use fewer"
                 raise UnsupportedModel(msg) from None
-            return self._keep(key, need.given)
+            return self._kept.add(key, need.given)
         if segment.graph is None:
-            return self._keep(key, CompiledSegment(segment, None, frozenset(needed)))
+            return self._kept.add(key, CompiledSegment(segment, None, frozenset(needed)))
         shape = shape_of(values, needed)
         seen = self._seen_of((_place(work, wanted), frozenset(needed), shape.structure))
         seen.add(shape)
         cheap = not dry and is_cheap(segment.graph)
         evaluated = CompiledSegment(segment, Evaluated(segment.graph, seen), frozenset(needed))
         if cheap and (seen.evaluated_s < self._patience_s or self._is_making_too_long()):
-            return self._keep(key, evaluated)
-        start_s = time.monotonic()
-        pattern = seen.pattern(shape, frozenset(needed))
-        compiled = None if pattern is None else self._made_for_all(work, values, wanted, pattern)
-        if pattern is not None and compiled is None:
-            seen.has_none(pattern)
-        if compiled is not None:
-            self._for_all.setdefault(_place(work, wanted), []).append(compiled)
-        elif cheap and seen.many:
-            self._keep(key, evaluated)
-        else:
-            self._keep(key, replace(evaluated, module=self._make(segment.graph)))
-        self._making_s += time.monotonic() - start_s
-        if self.segments > self._most:
-            self._forget()
+            return self._kept.add(key, evaluated)
+        self._make_code(key, evaluated, work, values, wanted)
         return None
+
+    def _make_code(
+        self,
+        key: Key,
+        evaluated: CompiledSegment,
+        work: Work | None,
+        values: Mapping[str, Value],
+        wanted: tuple[str, ...],
+        *,
+        again: bool = False,
+    ) -> CompiledSegment:
+        """Code for all sizes of a segment, where several occurred and it has such a form, else for these sizes.
+
+        `again`: the sizes came back. Cheap ones that did not, and have no common form, stay evaluated.
+        """
+        assert isinstance(evaluated.module, Evaluated)
+        seen, start_s = evaluated.module.seen, time.monotonic()
+        pattern = seen.pattern(shape_of(values, evaluated.needed), evaluated.needed)
+        made = None if pattern is None else self._made_for_all(work, values, wanted, pattern)
+        if pattern is not None and made is None:
+            seen.has_none(pattern)
+        if made is not None:
+            self._kept.add_for_all(_place(work, wanted), made)
+            self._kept.drop(key)
+        else:
+            stays = seen.many and not again and is_cheap(evaluated.module.graph)
+            made = evaluated if stays else replace(evaluated, module=self._make(evaluated.module.graph))
+            self._kept.add(key, made)
+        self._making_s += time.monotonic() - start_s
+        return made
 
     def _is_making_too_long(self) -> bool:
         """Whether this run has made code for so long that the rest is evaluated, where that is possible."""
         return self._patience_s > 0 and self._making_s > _MOST_MAKING_S
 
-    def _with_code(self, key: Key, found: CompiledSegment) -> CompiledSegment:
+    def _with_code(
+        self,
+        key: Key,
+        found: CompiledSegment,
+        work: Work | None,
+        values: Mapping[str, Value],
+        wanted: tuple[str, ...],
+    ) -> CompiledSegment:
         """A segment that was evaluated is compiled when it is used again, while there is room for its code."""
-        if not isinstance(found.module, Evaluated) or not found.module.used or self.segments >= self._most:
+        if not isinstance(found.module, Evaluated) or not found.module.used:
             return found
-        compiled = replace(found, module=self._make(found.module.graph))
-        self._keep(key, compiled)
-        return compiled
-
-    def _keep(self, key: Key, known: CompiledSegment | Given) -> None:
-        self._known[key] = known
-        if len(self._known) > _MOST_QUESTIONS * self._most:
-            _close(self._known.popitem(last=False)[1])
+        known = self._kept.for_all(_place(work, wanted), values)
+        if known is not None:
+            self._kept.drop(key)
+            return known
+        return found if self._kept.is_full else self._make_code(key, found, work, values, wanted, again=True)
 
     def _seen_of(self, kind: tuple[Place, frozenset[Given], Structure]) -> Seen:
-        if len(self._seen) > _MOST_QUESTIONS * self._most:
+        if len(self._seen) > _MOST_SEEN:
             self._seen.clear()
         return self._seen.setdefault(kind, Seen())
 
@@ -349,42 +362,6 @@ class DynamicModule:
             return None
         return made
 
-    def _forget(self) -> None:
-        """Give up a segment that was not used for long: of the older half the one with the least code."""
-        if not self._warned:
-            _LOG.warning(
-                "model %r was compiled for more than %d different sizes or values; those used least recently are "
-                "given up and compiled again when they come back",
-                self._model.name,
-                self._most,
-            )
-            self._warned = True
-        coded = [key for key, known in self._known.items() if _has_code(known)]
-        if coded:
-            least = min(coded[: len(coded) // 2 + 1], key=lambda key: _kernels(self._known[key]))
-            return _close(self._known.pop(least))
-        place, (oldest, *others) = next(iter(self._for_all.items()))
-        oldest.close()
-        self._for_all[place] = others
-        if not others:
-            del self._for_all[place]
-        return None
-
 
 def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
     return (work.number if work else -1, wanted)
-
-
-def _has_code(known: CompiledSegment | Given) -> bool:
-    return isinstance(known, CompiledSegment) and not isinstance(known.module, Evaluated)
-
-
-def _kernels(known: CompiledSegment | Given) -> int:
-    if isinstance(known, CompiledSegment) and isinstance(known.module, Module):
-        return len(known.module.image.calls)
-    return 0
-
-
-def _close(known: CompiledSegment | Given) -> None:
-    if isinstance(known, CompiledSegment):
-        known.close()

@@ -25,7 +25,7 @@ class Evaluated:
 
     def __init__(self, graph: Graph, seen: Seen) -> None:
         """`graph`: one that `is_cheap`; `seen`: is told how long it takes."""
-        self.graph, self.used, self._seen = graph, False, seen
+        self.graph, self.used, self.seen = graph, False, seen
         self._types = graph.types()
 
     @property
@@ -38,7 +38,7 @@ class Evaluated:
         self.used = True
         start_s = time.perf_counter()
         found = evaluate_graph(self.graph, inputs)
-        self._seen.evaluated_s += time.perf_counter() - start_s
+        self.seen.evaluated_s += time.perf_counter() - start_s
         return {name: array.astype(self._types[name].dtype.numpy) for name, array in found.items()}
 
 

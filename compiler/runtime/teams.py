@@ -8,6 +8,7 @@ segments, or an encoder and its decoder, would take turns at a fraction of their
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections import Counter, defaultdict
@@ -56,6 +57,10 @@ class Team:
             self.close()
             msg = f"the system refused thread {threads} of the team (error {error}); use fewer threads"
             raise InputError(msg)
+
+    def abandon(self) -> None:
+        """Its threads are not there to be ended."""
+        self._open = False
 
     def close(self) -> None:
         """End the threads. There must be no run, now or later."""
@@ -110,6 +115,10 @@ class Teams:
         except IndexError:
             return Team(starter, threads)
 
+    def forget(self) -> None:
+        """In a process that was forked: it has none of the threads."""
+        self._idle.clear()
+
     def give(self, team: Team) -> None:
         """Its run is over."""
         self._idle[team.threads].append(team)
@@ -123,3 +132,13 @@ TEAMS = Teams()
 def _close_all() -> None:
     for team in list(_OPEN):
         team.close()
+
+
+def _after_fork() -> None:
+    for team in list(_OPEN):
+        team.abandon()
+    TEAMS.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -192,6 +192,18 @@ def test_code_for_all_sizes_is_made_when_evaluating_took_long(monkeypatch: pytes
     found.close()
 
 
+def test_values_that_come_back_get_code_for_all_sizes() -> None:
+    found, rng = chosen(patience_s=1e9), np.random.default_rng(0)
+    given = [rng.standard_normal((rows, 5)).astype(np.float32) for rows in (50, 61, 44, 70)]
+    counts = []
+    for x in [*given, *given, *given]:
+        np.testing.assert_allclose(found.run({"x": x})["y"], expected(x).ravel(), rtol=1e-4, atol=1e-5)
+        counts.append(found.segments)
+    assert counts[3] == 0
+    assert counts[4] == counts[-1] > 0
+    found.close()
+
+
 def test_what_is_prepared_is_compiled() -> None:
     found = chosen(patience_s=1e9)
     found.prepare({"x": TensorKind((40, 5), np.dtype(np.float32))})

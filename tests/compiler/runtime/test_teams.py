@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -110,3 +111,32 @@ def test_a_team_has_members() -> None:
 
     with pytest.raises(InputError, match="at least 1"):
         Team(Nothing(), 0)
+
+
+FORKING = """
+import os
+from tests.compiler.runtime.test_teams import check, scaled, tasks
+module = scaled(3)
+check(module, 3, 0)
+child = os.fork()
+if not child:
+    assert tasks() == 1
+    check(module, 3, 1)
+    assert tasks() == 3, tasks()
+    module.close()
+    assert tasks() == 1
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+check(module, 3, 2)
+module.close()
+"""
+
+
+@linux
+def test_a_forked_process_makes_teams_of_its_own() -> None:
+    """It has none of the threads, and would wait for them to end."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

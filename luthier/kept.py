@@ -1,0 +1,114 @@
+"""Kept: the segments of a model that are there for later runs, up to a bound."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from itertools import chain
+
+from compiler.frontend.segment import Given
+from compiler.runtime.module import Module
+from luthier.compiled import CompiledSegment
+from luthier.evaluated import Evaluated
+from luthier.values import Key, Value
+
+_LOG = logging.getLogger("luthier.dynamic")
+MOST_QUESTIONS = 8
+"""Times as many keys as segments are kept: most say which value a segment must know, or that it is evaluated."""
+
+Place = tuple[int, tuple[str, ...]]
+"""What is left of a model, by number, and the values that are wanted of it."""
+
+
+class Kept:
+    """By key: a segment, or the value that has to be known before there can be one. By place: those for all sizes."""
+
+    def __init__(self, model: str, most: int) -> None:
+        """`model`: its name, for messages; `most`: segments with code."""
+        self._model, self._most = model, most
+        self._known: OrderedDict[Key, CompiledSegment | Given] = OrderedDict()
+        self._for_all: dict[Place, list[CompiledSegment]] = {}
+        self._warned = False
+
+    @property
+    def coded(self) -> int:
+        """How many segments have code."""
+        return sum(map(_has_code, self._known.values())) + sum(map(len, self._for_all.values()))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether code for another segment would push other code out."""
+        return self.coded >= self._most
+
+    def get(self, key: Key) -> CompiledSegment | Given | None:
+        """What a key stands for."""
+        found = self._known.get(key)
+        if isinstance(found, CompiledSegment):
+            self._known.move_to_end(key)
+        return found
+
+    def for_all(self, place: Place, values: Mapping[str, Value]) -> CompiledSegment | None:
+        """A segment for all sizes that these values have."""
+        return next(
+            (known for known in self._for_all.get(place, ()) if known.sizes(values) is not None), None
+        )
+
+    def add(self, key: Key, known: CompiledSegment | Given) -> None:
+        """Keep what a key stands for."""
+        self._known[key] = known
+        if len(self._known) > MOST_QUESTIONS * self._most:
+            _close(self._known.popitem(last=False)[1])
+        if _has_code(known):
+            self._forget()
+
+    def add_for_all(self, place: Place, known: CompiledSegment) -> None:
+        """Keep a segment for all sizes."""
+        self._for_all.setdefault(place, []).append(known)
+        self._forget()
+
+    def drop(self, key: Key) -> None:
+        """Forget a segment that was evaluated: there is one for all sizes."""
+        self._known.pop(key, None)
+
+    def close(self) -> None:
+        """End the threads of all segments."""
+        for known in chain(self._known.values(), *self._for_all.values()):
+            _close(known)
+
+    def _forget(self) -> None:
+        """Give up what is too much: not used for long, and of the older half what has the least code."""
+        if self.coded <= self._most:
+            return
+        if not self._warned:
+            _LOG.warning(
+                "model %r was compiled for more than %d different sizes or values; those used least recently are "
+                "given up and compiled again when they come back",
+                self._model,
+                self._most,
+            )
+            self._warned = True
+        coded = [key for key, known in self._known.items() if _has_code(known)]
+        if coded:
+            least = min(coded[: len(coded) // 2 + 1], key=lambda key: _kernels(self._known[key]))
+            return _close(self._known.pop(least))
+        place, (oldest, *others) = next(iter(self._for_all.items()))
+        oldest.close()
+        self._for_all[place] = others
+        if not others:
+            del self._for_all[place]
+
+
+def _has_code(known: CompiledSegment | Given) -> bool:
+    return isinstance(known, CompiledSegment) and not isinstance(known.module, Evaluated)
+
+
+def _kernels(known: CompiledSegment | Given) -> int:
+    if isinstance(known, CompiledSegment) and isinstance(known.module, Module):
+        return len(known.module.image.calls)
+    return 0
+
+
+def _close(known: CompiledSegment | Given) -> None:
+    if isinstance(known, CompiledSegment):
+        known.close()
