@@ -33,7 +33,7 @@ from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.lower import Lowered
 from compiler.frontend.read import read_source
 from compiler.frontend.tensors import TensorReader
-from compiler.frontend.work import Work, each, read_by, work_of
+from compiler.frontend.work import Work, defined_by, read_by, work_of
 from compiler.graph.ir import Graph
 from compiler.index import Index
 from compiler.symbol import as_size, size_at
@@ -194,8 +194,7 @@ def import_segment(
         UnsupportedOperator: there is no lowering for a node.
         ModelError: a node is not valid.
     """
-    taken = {name for item in each(work) for name in item.node.output}
-    reserved = frozenset({*taken, *environment, *model.initialisers, *wanted})
+    reserved = defined_by(work).union(environment, model.initialisers, wanted)
     builder = GraphBuilder(reserved, open_values, partial=True)
     inputs: dict[str, Given] = {}
     for name, kind in environment.items():

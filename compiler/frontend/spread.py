@@ -55,7 +55,9 @@ class _Search:
     def _dimensions(self, value: str, steps: int) -> frozenset[int]:
         known = self._builder.constants.get(value)
         if known is not None:
-            return frozenset(d for d in range(known.ndim) if (known == known.take([0], d)).all())
+            return frozenset(
+                d for d, n in enumerate(known.shape) if n < 2 or (known == known.take([0], d)).all()
+            )
         compute = self._builder.compute_of(value)
         if compute is None or not steps:
             return frozenset()

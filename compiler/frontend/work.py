@@ -14,11 +14,15 @@ from dataclasses import dataclass, field, replace
 from onnx import AttributeProto, GraphProto, NodeProto
 
 from compiler.frontend.check import label
+from compiler.recent import Recent
 
 OWN_DOMAIN = "luthier"
 """Of operators that only lowerings make."""
 
 _NUMBERS = itertools.count()
+_READ: Recent[int, frozenset[str]] = Recent(16)
+_DEFINED: Recent[int, frozenset[str]] = Recent(16)
+"""By number: what follows a segment is what the next one begins with, and a loop's segments come again."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -100,10 +104,21 @@ def each(work: Work | None) -> Iterator[Work]:
 
 def read_by(work: Work | None, outputs: Iterable[str]) -> frozenset[str]:
     """The names that are still needed: what the nodes read and do not define, and `outputs`."""
-    found = set(outputs)
-    for item in each(work):
-        found.update(reads(item.node))
-    return frozenset(found)
+    if work is None:
+        return frozenset(outputs)
+    found = _READ.get(
+        work.number, lambda: frozenset(name for item in each(work) for name in reads(item.node))
+    )
+    return found.union(outputs)
+
+
+def defined_by(work: Work | None) -> frozenset[str]:
+    """The names that the nodes give values to."""
+    if work is None:
+        return frozenset()
+    return _DEFINED.get(
+        work.number, lambda: frozenset(name for item in each(work) for name in item.node.output)
+    )
 
 
 def reads(node: NodeProto) -> Iterator[str]:

@@ -141,7 +141,10 @@ def test_nothing_but_our_machine_code_computes(tmp_path: Path) -> None:
     ours = {n for n in python if n.startswith(("compiler.", "luthier."))}
     assert ours <= {
         f"compiler.{name}"
-        for name in ("runtime.loader", "runtime.module", "runtime.arguments", "runtime.aligned", "dtype")
+        for name in (
+            *("runtime.loader", "runtime.module", "runtime.teams", "runtime.arguments", "runtime.aligned"),
+            "dtype",
+        )
     }
     assert "compiler.runtime.loader" in ours
     assert {n for n in python if n.startswith("numpy.")} <= {

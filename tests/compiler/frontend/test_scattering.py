@@ -164,10 +164,10 @@ def test_what_is_spread_out() -> None:
     bounded = Guard((Bound(Index.of("a1"), 1, 5),), other, Const(0.0))
     builder.add_compute("n", "bounded", Compute((i, j, k), (), None, bounded))
     builder.add_constant("known", np.array([[1, 1, 1], [2, 2, 2]]))
-    found = {
-        value: spread_dimensions(builder, value) for value in ("x", "spread", "twice", "bounded", "known")
-    }
-    assert found == {"x": set(), "spread": {1}, "twice": {1}, "bounded": {2}, "known": {1}}
+    builder.add_constant("empty", np.zeros((0, 3)))
+    names = ("x", "spread", "twice", "bounded", "known", "empty")
+    found = {value: spread_dimensions(builder, value) for value in names}
+    assert found == {"x": set(), "spread": {1}, "twice": {1}, "bounded": {2}, "known": {1}, "empty": {0, 1}}
 
 
 def test_scatter_along_the_last_axis() -> None:
