@@ -60,12 +60,12 @@ class Kept:
         if len(self._known) > MOST_QUESTIONS * self._most:
             _close(self._known.popitem(last=False)[1])
         if _has_code(known):
-            self._forget()
+            self._forget(known)
 
     def add_for_all(self, place: Place, known: CompiledSegment) -> None:
         """Keep a segment for all sizes."""
         self._for_all.setdefault(place, []).append(known)
-        self._forget()
+        self._forget(known)
 
     def drop(self, key: Key) -> None:
         """Forget a segment that was evaluated: there is one for all sizes."""
@@ -76,8 +76,8 @@ class Kept:
         for known in chain(self._known.values(), *self._for_all.values()):
             _close(known)
 
-    def _forget(self) -> None:
-        """Give up what is too much: not used for long, and of the older half what has the least code."""
+    def _forget(self, new: CompiledSegment | Given) -> None:
+        """Give up what is too much, but for what is new: of what was not used for long, that with the least code."""
         if self.coded <= self._most:
             return
         if not self._warned:
@@ -88,15 +88,14 @@ class Kept:
                 self._most,
             )
             self._warned = True
-        coded = [key for key, known in self._known.items() if _has_code(known)]
+        coded = [key for key, known in self._known.items() if _has_code(known) and known is not new]
         if coded:
             least = min(coded[: len(coded) // 2 + 1], key=lambda key: _kernels(self._known[key]))
             return _close(self._known.pop(least))
-        place, (oldest, *others) = next(iter(self._for_all.items()))
-        oldest.close()
-        self._for_all[place] = others
-        if not others:
-            del self._for_all[place]
+        place, known = next((p, k) for p, some in self._for_all.items() for k in some if k is not new)
+        known.close()
+        self._for_all[place].remove(known)
+        return None
 
 
 def _has_code(known: CompiledSegment | Given) -> bool:

@@ -61,3 +61,13 @@ def test_what_is_kept_is_bounded_and_said(caplog: pytest.LogCaptureFixture) -> N
     assert found.segments == 2
     assert len(caplog.records) == 1
     assert "more than 2 different sizes" in caplog.text
+
+
+def test_what_is_new_is_kept() -> None:
+    """Where there is room for one segment, each run has its own."""
+    found = module(reshaping(), most=1)
+    x = np.ones((2, 6), np.float32)
+    for rows in (2, 3, 4, 6, 2, 3):
+        assert found.run({"x": x, "shape": np.array([rows, -1], np.int64)})["y"].shape == (rows, 12 // rows)
+        assert found.segments == 1
+    found.close()
