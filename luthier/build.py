@@ -183,7 +183,11 @@ def as_it_runs(
     from compiler.frontend.segment import checked_model
     from luthier.dynamic import DynamicModule
 
-    _LOG.warning("the model is compiled as it runs, for each size or value that it meets: %s", reason.why)
+    message = (
+        "the model is compiled as it runs, for each size or value that it meets (its cheap parts when one comes back; "
+        "until then NumPy evaluates them): %s"
+    )
+    _LOG.warning(message, reason.why)
     constants = ConstantPool()
 
     def make(graph: Graph) -> Module:

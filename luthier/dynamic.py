@@ -112,6 +112,11 @@ class DynamicModule:
         """How many segments are compiled and kept."""
         return self._kept.coded
 
+    @property
+    def evaluated(self) -> int:
+        """How many segments NumPy evaluates: their values have not come back yet, or there is no room for code."""
+        return self._kept.evaluated
+
     def prepare(self, shapes: Mapping[str, TensorKind]) -> None:
         """Compile the first segment for inputs of these kinds; raises ModelError."""
         values: dict[str, Value] = {
@@ -307,7 +312,9 @@ class DynamicModule:
         if known is not None:
             self._kept.drop(key)
             return known
-        return found if self._kept.is_full else self._make_code(key, found, work, values, wanted, again=True)
+        if not self._kept.has_room():
+            return found
+        return self._make_code(key, found, work, values, wanted, again=True)
 
     def _seen_of(self, kind: tuple[Place, frozenset[Given], Structure]) -> Seen:
         if len(self._seen) > _MOST_SEEN:

@@ -1,6 +1,6 @@
 """Evaluated: a segment for values that may never come again, evaluated by NumPy instead of compiled.
 
-Code for a few kernels takes a thousand times as long as they run. It is made for values that come back, and for all
+Code for a few kernels takes far longer than they run. It is made for values that come back, and for all
 sizes of a segment once evaluating it has taken so long that code would have paid for itself.
 """
 

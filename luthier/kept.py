@@ -37,9 +37,16 @@ class Kept:
         return sum(map(_has_code, self._known.values())) + sum(map(len, self._for_all.values()))
 
     @property
-    def is_full(self) -> bool:
-        """Whether code for another segment would push other code out."""
-        return self.coded >= self._most
+    def evaluated(self) -> int:
+        """How many segments NumPy evaluates."""
+        return sum(map(_is_evaluated, self._known.values()))
+
+    def has_room(self) -> bool:
+        """Whether code for another segment would push no other code out; says so where it would."""
+        if self.coded < self._most:
+            return True
+        self._warn()
+        return False
 
     def get(self, key: Key) -> CompiledSegment | Given | None:
         """What a key stands for."""
@@ -80,14 +87,7 @@ class Kept:
         """Give up what is too much, but for what is new: of what was not used for long, that with the least code."""
         if self.coded <= self._most:
             return
-        if not self._warned:
-            _LOG.warning(
-                "model %r was compiled for more than %d different sizes or values; those used least recently are "
-                "given up and compiled again when they come back",
-                self._model,
-                self._most,
-            )
-            self._warned = True
+        self._warn()
         coded = [key for key, known in self._known.items() if _has_code(known) and known is not new]
         if coded:
             least = min(coded[: len(coded) // 2 + 1], key=lambda key: _kernels(self._known[key]))
@@ -96,6 +96,20 @@ class Kept:
         known.close()
         self._for_all[place].remove(known)
         return None
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            _LOG.warning(
+                "model %r met more than %d different sizes or values: code for those used least recently is given "
+                "up and made again when they come back, and cheap parts of it are evaluated by NumPy instead",
+                self._model,
+                self._most,
+            )
+
+
+def _is_evaluated(known: CompiledSegment | Given) -> bool:
+    return isinstance(known, CompiledSegment) and isinstance(known.module, Evaluated)
 
 
 def _has_code(known: CompiledSegment | Given) -> bool:

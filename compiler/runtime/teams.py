@@ -11,7 +11,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,8 +23,7 @@ from compiler.errors import InputError
 # Code must outlive the threads that run it. The garbage collector finalises a cycle in any order, so open Teams hold
 # their starter here, and whatever is still open is closed before the interpreter goes down.
 _OPEN: weakref.WeakSet[Team] = weakref.WeakSet()
-_IN_USE: Counter[Starter] = Counter()
-_IN_USE_LOCK = threading.RLock()  # a finaliser may run while it is held
+_IN_USE: dict[int, Starter] = {}  # by the team's id
 
 
 class Starter(Protocol):
@@ -50,8 +49,7 @@ class Team:
         self._starter = starter
         self._open = True
         _OPEN.add(self)
-        with _IN_USE_LOCK:
-            _IN_USE[starter] += 1
+        _IN_USE[id(self)] = starter
         error = starter.start(self.address)
         if error:
             self.close()
@@ -61,16 +59,14 @@ class Team:
     def abandon(self) -> None:
         """Its threads are not there to be ended."""
         self._open = False
+        _IN_USE.pop(id(self), None)
 
     def close(self) -> None:
         """End the threads. There must be no run, now or later."""
         if self._open:
             self._open = False
             self._starter.stop(self.address)
-            with _IN_USE_LOCK:
-                _IN_USE[self._starter] -= 1
-                if not _IN_USE[self._starter]:
-                    del _IN_USE[self._starter]
+            _IN_USE.pop(id(self), None)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False):
@@ -116,7 +112,8 @@ class Teams:
             return Team(starter, threads)
 
     def forget(self) -> None:
-        """In a process that was forked: it has none of the threads."""
+        """In a process that was forked: it has none of the threads, and nobody who would let go of the lock."""
+        self._lock = threading.RLock()
         self._idle.clear()
 
     def give(self, team: Team) -> None:

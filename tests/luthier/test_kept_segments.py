@@ -48,6 +48,7 @@ def test_what_took_longest_to_compile_is_kept_longest(patience_s: float) -> None
         assert found.segments <= 4
     assert made.count(max(made)) == 1
     assert len(made) <= 4 or not patience_s
+    assert found.evaluated > 0
     found.close()
 
 

@@ -75,7 +75,7 @@ def test_models_that_do_not_keep_their_algorithms(caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
 def test_what_becomes_short_floats_needs_no_care(kind: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Its own rounding is a hundred times as far off: every model of 16 bits was compiled with care, and slow."""
+    """Its own rounding is much farther off: every model of 16 bits was compiled with care, and slow."""
     proto = difference(1e-3)
     proto.graph.node[4].output[0] = "w"
     proto.graph.node.append(helper.make_node("Cast", ["w"], ["z"], to=kind))

@@ -199,6 +199,8 @@ def test_values_that_come_back_get_code_for_all_sizes() -> None:
     for x in [*given, *given, *given]:
         np.testing.assert_allclose(found.run({"x": x})["y"], expected(x).ravel(), rtol=1e-4, atol=1e-5)
         counts.append(found.segments)
+        if len(counts) == len(given):
+            assert found.evaluated > 0
     assert counts[3] == 0
     assert counts[4] == counts[-1] > 0
     found.close()
