@@ -12,7 +12,7 @@ from compiler.errors import ModelError, NotStatic
 from compiler.frontend.builder import NOTHING_OPEN, GraphBuilder, OpenValues
 from compiler.frontend.check import check_model, opsets
 from compiler.frontend.input_shapes import input_shapes, input_types
-from compiler.frontend.limits import MAX_NODES
+from compiler.frontend.limits import MAX_NODES, declared_size
 from compiler.frontend.lower import Lowered
 from compiler.frontend.read import Source, read_source
 from compiler.frontend.tensors import TensorReader
@@ -96,7 +96,7 @@ def _check_outputs(proto: onnx.GraphProto, graph: Graph) -> None:
         if not output.type.HasField("tensor_type") or not declared.HasField("shape"):
             continue
         sizes = types[output.name].sizes
-        dims = [d.dim_value if d.HasField("dim_value") else None for d in declared.shape.dim]
+        dims = [declared_size(d) for d in declared.shape.dim]
         fits = len(dims) == len(sizes) and all(d in (None, n) for d, n in zip(dims, sizes, strict=True))
         if not fits:
             wanted = ["?" if d is None else d for d in dims]

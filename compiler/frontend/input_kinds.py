@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from compiler.errors import InputError, UnsupportedModel
+from compiler.frontend.limits import declared_size
 from compiler.frontend.segment import TensorKind
 
 
@@ -23,7 +24,7 @@ def declared_kinds(
         if name in shapes and info.type.HasField("tensor_type"):
             found[name] = TensorKind(shapes[name], element_type(info.name, kind.elem_type))
             continue
-        dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        dims = [declared_size(d) for d in kind.shape.dim]
         known = tuple(d for d in dims if d is not None)
         if not info.type.HasField("tensor_type") or not kind.HasField("shape") or len(known) != len(dims):
             return None
@@ -65,7 +66,7 @@ def element_type(name: str, kind: int) -> np.dtype[Any]:
 
 def _check_tensor(name: str, kind: onnx.TypeProto.Tensor, value: Any) -> None:
     dtype = element_type(name, kind.elem_type)
-    dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+    dims = [declared_size(d) for d in kind.shape.dim]
     fits = isinstance(value, np.ndarray) and value.dtype == dtype
     if fits and kind.HasField("shape"):
         fits = len(dims) == value.ndim and all(d in (None, n) for d, n in zip(dims, value.shape, strict=True))

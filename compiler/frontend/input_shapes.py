@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from compiler.dtype import TENSOR_TYPES, DType
 from compiler.errors import InputError, ModelError, NotStatic, UnsupportedModel
-from compiler.frontend.limits import MAX_RANK, checked_shape
+from compiler.frontend.limits import MAX_RANK, checked_shape, declared_size
 
 Dims = list[int | str | None]
 """A size, the name of a symbol, or nothing at all."""
@@ -80,7 +80,8 @@ def _dims(info: onnx.ValueInfoProto) -> Dims | None:
         return None
     dims: Dims = []
     for dim in info.type.tensor_type.shape.dim:
-        dims.append(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None)
+        size = declared_size(dim)
+        dims.append(dim.dim_param or None if size is None else size)
     return dims
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from onnx import TensorShapeProto
+
 from compiler.errors import ModelError
 
 MAX_MODEL_BYTES = 2 << 30
@@ -17,6 +19,11 @@ MAX_ELEMENTS = 2**31 - 1
 """Elements of one tensor."""
 LARGEST = 2**20
 """Largest value of an open size."""
+
+
+def declared_size(dim: TensorShapeProto.Dimension) -> int | None:
+    """What the model says of a size; None where it is open, which some exporters write as a negative number."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
 def checked_shape(shape: Iterable[int], what: str) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,43 +10,52 @@ import numpy as np
 from compiler.errors import InputError
 from compiler.index import Index
 from compiler.runtime.image import TensorSpec
-from compiler.symbol import Symbol, as_size
+from compiler.symbol import Symbol
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, int]
 """Of symbols, by name."""
 
 
-def bind_symbols(
-    symbols: Sequence[Symbol], inputs: Sequence[TensorSpec], arrays: Mapping[str, Array]
-) -> Values:
-    """The value of each symbol; arrays that are missing, or of another rank, are left for later checks.
+class Binding:
+    """The values that the arrays of a call give symbols, prepared for many calls."""
 
-    Raises InputError where two inputs disagree, or a value is out of range.
-    """
-    ranges = {symbol.name: symbol for symbol in symbols}
-    values: Values = {}
-    origin: dict[str, str] = {}
-    for spec in inputs:
-        array = arrays.get(spec.name)
-        if array is None or np.ndim(array) != len(spec.shape):
-            continue
-        for size, given in zip(spec.shape, np.shape(array), strict=True):
-            name = size.name if isinstance(size, Index) else None
-            if name is None:
+    def __init__(self, symbols: Sequence[Symbol], inputs: Sequence[TensorSpec]) -> None:
+        """Find the dimensions that are symbols."""
+        known = {symbol.name: symbol for symbol in symbols}
+        self._open: list[tuple[str, int, list[tuple[int, Symbol]]]] = []
+        for spec in inputs:
+            names = [size.name if isinstance(size, Index) else None for size in spec.shape]
+            places = [(place, known[name]) for place, name in enumerate(names) if name is not None]
+            if places:
+                self._open.append((spec.name, len(spec.shape), places))
+
+    def __call__(self, arrays: Mapping[str, Array]) -> Values:
+        """The value of each symbol; arrays that are missing, or of another rank, are left for later checks.
+
+        Raises InputError where two inputs disagree, or a value is out of range.
+        """
+        values: Values = {}
+        for name, rank, places in self._open:
+            shape = np.shape(arrays.get(name, ()))
+            if len(shape) != rank:
                 continue
-            symbol = ranges[name]
-            if not symbol.low <= given <= symbol.high:
-                msg = f"input {spec.name!r} has {name} = {given}; give a size from {symbol.low} to {symbol.high}"
-                raise InputError(msg)
-            if values.setdefault(name, given) != given:
-                msg = (
-                    f"input {spec.name!r} has {name} = {given}, and input {origin[name]!r} has {values[name]}; "
-                    "give all inputs the same"
-                )
-                raise InputError(msg)
-            origin.setdefault(name, spec.name)
-    return values
+            for place, symbol in places:
+                given = shape[place]
+                if not symbol.low <= given <= symbol.high:
+                    msg = f"input {name!r} has {symbol.name} = {given}; give a size from {symbol.low} to {symbol.high}"
+                    raise InputError(msg)
+                if values.setdefault(symbol.name, given) != given:
+                    msg = (
+                        f"input {name!r} has {symbol.name} = {given}, and input {self._first(symbol)!r} has "
+                        f"{values[symbol.name]}; give all inputs the same"
+                    )
+                    raise InputError(msg)
+        return values
+
+    def _first(self, symbol: Symbol) -> str:
+        """The first input that has it."""
+        return next(name for name, _, places in self._open if any(symbol is known for _, known in places))
 
 
 class Arguments:
@@ -58,8 +66,8 @@ class Arguments:
         self._specs, self._what = specs, what
         self._usual = [(spec.name, spec.shape, spec.dtype.numpy) for spec in specs]
 
-    def check(self, arrays: Mapping[str, Array], sizes: Values) -> list[Array]:
-        """The arrays, inputs made contiguous; raises InputError where one does not fit. `sizes`: of open dimensions."""
+    def check(self, arrays: Mapping[str, Array]) -> list[Array]:
+        """The arrays, inputs made contiguous; raises InputError where one does not fit."""
         # The usual case, in a fifth of the time: of the right shape and type, contiguous, aligned and writeable.
         if len(arrays) == len(self._usual):
             ready = []
@@ -77,7 +85,7 @@ class Arguments:
                 return ready
         if len(arrays) != len(self._specs) or any(spec.name not in arrays for spec in self._specs):
             _refuse_unknown(self._specs, arrays, self._what)
-        return [_checked_array(spec, arrays, self._what, sizes) for spec in self._specs]
+        return [_checked_array(spec, arrays, self._what) for spec in self._specs]
 
 
 def _refuse_unknown(specs: tuple[TensorSpec, ...], arrays: Mapping[str, Array], what: str) -> None:
@@ -87,8 +95,7 @@ def _refuse_unknown(specs: tuple[TensorSpec, ...], arrays: Mapping[str, Array], 
         raise InputError(msg)
 
 
-def _checked_array(spec: TensorSpec, arrays: Mapping[str, Array], what: str, sizes: Values) -> Array:
-    spec = _at(spec, sizes)
+def _checked_array(spec: TensorSpec, arrays: Mapping[str, Array], what: str) -> Array:
     if spec.name not in arrays:
         msg = f"{what} {spec.name!r} is missing; give an array, {_needed(spec)}"
         raise InputError(msg)
@@ -102,14 +109,6 @@ def _checked_array(spec: TensorSpec, arrays: Mapping[str, Array], what: str, siz
         return np.ascontiguousarray(array)
     msg = f"output {spec.name!r} must be a writeable, C-contiguous array; give {_needed(spec)}"
     raise InputError(msg)
-
-
-def _at(spec: TensorSpec, sizes: Values) -> TensorSpec:
-    """The spec with the known symbols replaced; the same object where it has none."""
-    if not sizes:
-        return spec
-    bindings = {name: Index.of(value) for name, value in sizes.items()}
-    return replace(spec, shape=tuple(as_size(Index.of(n).substitute(bindings)) for n in spec.shape))
 
 
 def _needed(spec: TensorSpec) -> str:

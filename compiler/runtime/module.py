@@ -12,21 +12,18 @@ import numpy as np
 
 from compiler.codegen.kernel import phase_objects
 from compiler.errors import TargetError
-from compiler.runtime.aligned import FreshOutput, aligned, aligned_bytes, aligned_empty, data_pointer
-from compiler.runtime.arguments import Arguments, Array, Values, bind_symbols
+from compiler.runtime.aligned import aligned, aligned_bytes, aligned_empty, data_pointer
+from compiler.runtime.arguments import Array, Values
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
-from compiler.runtime.memory_plan import MemoryPlan, place_all
 from compiler.runtime.repeat import Port, Recurrence, Repeated, Repeating
+from compiler.runtime.sized import AllSizes, Sized
 from compiler.symbol import Symbol
 from compiler.target import Target
 
 if TYPE_CHECKING:
     from compiler.runtime.profile import Profile
-
-_PLANS = 64
-"""Memory plans that a Module keeps, of the sizes that were run last."""
 
 
 class Module:
@@ -41,11 +38,7 @@ class Module:
         kernels = phase_objects(image.kernels.values())
         self._program = LoadedProgram([*kernels.values(), image.program, image.team])
         self._constants = [aligned(array) for array in image.constants]
-        self._plans: dict[tuple[int, ...], MemoryPlan] = {}
-        self._input_arrays = Arguments(image.inputs, "input")
-        self._output_arrays = Arguments(image.outputs, "output")
-        # Of a static model; sizes that depend on symbols are found per call.
-        self._fresh_outputs = {} if image.symbols else _fresh_outputs(image.outputs, {})
+        self._sizes = AllSizes(image)
         self._idle: list[_Context] = []
         self._lock = threading.Lock()
         self._named = {_shapes(part.inputs): Module(part) for part in image.named}
@@ -101,11 +94,10 @@ class Module:
         """
         if self._named and (named := self._for(inputs)) is not self:
             return named.run(inputs)
-        if sizes is None:
-            sizes = self._sizes(inputs)
-        ready = self._input_arrays.check(inputs, sizes)
-        outputs = self._fresh(sizes)
-        self._run(ready, list(outputs.values()), sizes)
+        sized = self._sizes.of(inputs, sizes)
+        ready = sized.inputs.check(inputs)
+        outputs = sized.fresh_outputs()
+        self._run(ready, list(outputs.values()), sized)
         return outputs
 
     def run_into(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
@@ -115,12 +107,11 @@ class Module:
         """
         if self._named and (named := self._for(inputs)) is not self:
             return named.run_into(inputs, outputs)
-        sizes = self._sizes(inputs)
-        ready = self._input_arrays.check(inputs, sizes)
-        return self._run(ready, self._output_arrays.check(outputs, sizes), sizes)
+        sized = self._sizes.of(inputs)
+        return self._run(sized.inputs.check(inputs), sized.outputs.check(outputs), sized)
 
-    def _run(self, inputs: list[Array], outputs: list[Array], sizes: Values) -> None:
-        context = self._taken(sizes)
+    def _run(self, inputs: list[Array], outputs: list[Array], sized: Sized) -> None:
+        context = self._taken(sized)
         try:
             context.bind(inputs, outputs)
             context.execution.run()
@@ -139,14 +130,13 @@ class Module:
 
         `first`: the number of the first run. Raises InputError as `run` does.
         """
-        if sizes is None:
-            sizes = self._sizes(inputs)
-        ready = self._input_arrays.check(inputs, sizes)
-        context = self._taken(sizes)
+        sized = self._sizes.of(inputs, sizes)
+        ready = sized.inputs.check(inputs)
+        context = self._taken(sized)
         try:
             context.bind(ready, [])
-            given = context.ports(self.inputs, sizes, 0)
-            made = context.ports(self.outputs, sizes, len(ready))
+            given = context.ports(self.inputs, sized.sizes, 0)
+            made = context.ports(self.outputs, sized.sizes, len(ready))
             return Repeating(context.execution, given, made, recurrence, first).run(most)
         finally:
             self._give_back(context)
@@ -155,11 +145,11 @@ class Module:
         """Seconds per run over so many runs, measured in native code after one warm-up run."""
         if self._named and (named := self._for(inputs)) is not self:
             return named.time_s(inputs, runs)
-        sizes = self._sizes(inputs)
-        ready = self._input_arrays.check(inputs, sizes)
-        context = self._taken(sizes)
+        sized = self._sizes.of(inputs)
+        ready = sized.inputs.check(inputs)
+        context = self._taken(sized)
         try:
-            context.bind(ready, list(self._fresh(sizes).values()))
+            context.bind(ready, list(sized.fresh_outputs().values()))
             return context.execution.time_ns(runs, before=1) / runs * 1e-9
         finally:
             self._give_back(context)
@@ -192,30 +182,9 @@ class Module:
         for named in self._named.values():
             named.close()
 
-    def _sizes(self, inputs: Mapping[str, Array]) -> Values:
-        if not self._image.symbols:
-            return {}
-        return bind_symbols(self._image.symbols, self.inputs, inputs)
-
-    def _fresh(self, sizes: Values) -> dict[str, Array]:
-        makers = _fresh_outputs(self.outputs, sizes) if sizes else self._fresh_outputs
-        return {name: fresh() for name, fresh in makers.items()}
-
-    def _plan(self, sizes: Values) -> MemoryPlan:
-        """The places of all values for these sizes; the last few are kept."""
-        key = tuple(sizes.values())
-        with self._lock:
-            known = self._plans.pop(key, None)
-        plan = known or place_all(self._image.lives, sizes)
-        with self._lock:
-            self._plans[key] = plan
-            if len(self._plans) > _PLANS:
-                self._plans.pop(next(iter(self._plans)))
-        return plan
-
-    def _taken(self, sizes: Values) -> _Context:
+    def _taken(self, sized: Sized) -> _Context:
         """A context for these sizes that no other call uses; give it back."""
-        if not sizes:
+        if sized.plan is None:
             # Taking one from a list is one step, which needs no lock.
             try:
                 return self._idle.pop()
@@ -224,12 +193,12 @@ class Module:
         else:
             with self._lock:
                 places = reversed(range(len(self._idle)))
-                fits = (place for place in places if self._idle[place].sizes == sizes)
+                fits = (place for place in places if self._idle[place].sized is sized)
                 context = self._idle.pop(next(fits, -1)) if self._idle else None
         if context is None:
             context = _Context(self._image, self._program, self._constants)
-        if context.sizes != sizes:
-            context.resize(sizes, self._plan(sizes))
+        if context.sized is not sized:
+            context.resize(sized)
         return context
 
     def _give_back(self, context: _Context) -> None:
@@ -245,16 +214,12 @@ def load_module(source: str | Path | bytes) -> Module:
     return Module(read_image(source))
 
 
-def _fresh_outputs(specs: tuple[TensorSpec, ...], sizes: Values) -> dict[str, FreshOutput]:
-    return {spec.name: FreshOutput(spec.sizes(sizes), spec.dtype.numpy) for spec in specs}
-
-
 def _shapes(inputs: tuple[TensorSpec, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(spec.sizes() for spec in inputs)
 
 
 class _Context:
-    """What one call at a time needs: arena, table of pointers, team. `sizes`: of the symbols that it is set up for."""
+    """What one call at a time needs: arena, table of pointers, team. `sized`: the sizes that it is set up for."""
 
     def __init__(self, image: Image, program: LoadedProgram, constants: list[Array]) -> None:
         self._image = image
@@ -264,7 +229,7 @@ class _Context:
         self._zeroed[:] = 0
         self._held: list[Array] = []
         self._copies: dict[int, Array] = {}
-        self.sizes: Values = {}
+        self.sized: Sized | None = None
         self.execution = Execution(program, image.threads, len(image.slots))
         bases = {"arena": self._arena.ctypes.data, "zeroed": self._zeroed.ctypes.data}
         # Of the arrays of a call, which are its inputs and then its outputs.
@@ -284,8 +249,11 @@ class _Context:
                 first = 0 if slot.kind == "input" else len(image.inputs)
                 self._ports.append((number, first + slot.where))
 
-    def resize(self, sizes: Values, plan: MemoryPlan) -> None:
+    def resize(self, sized: Sized) -> None:
         """Place the values of a model with symbols for these sizes; memory grows and never shrinks."""
+        self.sized = sized
+        if (plan := sized.plan) is None:
+            return
         if self._arena.nbytes < plan.arena_bytes:
             self._arena = aligned_bytes(plan.arena_bytes)
         if self._zeroed.nbytes < plan.zeroed_bytes:
@@ -296,8 +264,7 @@ class _Context:
             place = plan.places[self._image.lives[where].value]
             self.execution.table[number] = bases[place.zeroed] + place.offset
         for number, name in self._symbols:
-            self.execution.table[number] = sizes[name]
-        self.sizes = sizes
+            self.execution.table[number] = sized.sizes[name]
 
     def bind(self, inputs: list[Array], outputs: list[Array]) -> None:
         """Point the table at checked arrays, as far as there are any; they stay alive until `release`.

@@ -19,7 +19,7 @@ import numpy as np
 
 from compiler.codegen.program import phase_calls, program_object
 from compiler.dtype import DType
-from compiler.runtime.arguments import Array, Values, bind_symbols
+from compiler.runtime.arguments import Array, Binding, Values
 from compiler.runtime.image import Image, KernelCall, Slot, TensorSpec
 from compiler.runtime.module import Module
 
@@ -90,7 +90,7 @@ class Profiler:
         """Build the profiled program beside the same kernels; raises InputError for inputs that do not fit."""
         self._image, self._inputs = image, inputs
         self._module = Module(_with_stamps(image))
-        self._values: Values = bind_symbols(image.symbols, image.inputs, inputs) if image.symbols else {}
+        self._values: Values = Binding(image.symbols, image.inputs)(inputs)
         self._runs: list[Array] = []
 
     def sample(self, seconds: float) -> None:

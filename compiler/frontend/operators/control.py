@@ -16,6 +16,7 @@ from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import at, output_axes
+from compiler.frontend.limits import declared_size
 from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.subgraphs import inlined
 from compiler.frontend.work import OWN_DOMAIN, work_of
@@ -137,7 +138,7 @@ def _finish(call: OperatorCall, body: GraphProto, carried: int) -> None:
 def _element(info: ValueInfoProto) -> tuple[tuple[int, ...], str] | None:
     """Shape and NumPy type of a declared tensor."""
     kind = info.type.tensor_type
-    dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+    dims = [declared_size(d) for d in kind.shape.dim]
     known = tuple(d for d in dims if d is not None)
     if not kind.elem_type or not kind.HasField("shape") or len(known) != len(dims):
         return None

@@ -30,6 +30,8 @@ def test_an_input_without_a_shape_gets_the_given_one() -> None:
             "input 'x' has the open shape [batch, 3, 224]; give it sizes with --shape x=1,3,224",
         ),
         ([None, 3], "input 'x' has the open shape [?, 3]; give it sizes with --shape x=1,3"),
+        # As some exporters write what is open.
+        ([-1, 3], "input 'x' has the open shape [?, 3]; give it sizes with --shape x=1,3"),
         (None, "input 'x' has no shape; give it sizes with --shape x="),
     ],
 )
