@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from compiler.graph.align_units import AlignUnits
+from compiler.graph.cancel_movements import CancelMovements
 from compiler.graph.cse import EliminateCommonSubexpressions
 from compiler.graph.dce import EliminateDeadCode
+from compiler.graph.factor_reductions import FactorReductions
 from compiler.graph.fold_affine import FoldAffine
 from compiler.graph.fold_constants import FoldConstants
 from compiler.graph.fold_zero_points import FoldZeroPoints
@@ -23,7 +25,10 @@ GRAPH_PASSES: tuple[Pass[Graph], ...] = (
     IntegerContractions(),
     FoldConstants(),
     Simplify(),
+    CancelMovements(),
+    EliminateDeadCode(),
     InlineMovements(),
+    FactorReductions(),
     AlignUnits(),
     FoldConstants(),
     FoldZeroPoints(),

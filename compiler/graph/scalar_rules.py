@@ -13,6 +13,7 @@ import numpy as np
 
 from compiler import elementary
 from compiler.dtype import DType
+from compiler.graph.digits import with_digits_joined
 from compiler.index import Index, Ranges
 from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, Lookup, rewrite, substitute
 from compiler.scalar_ops import OPS, Signature
@@ -116,7 +117,7 @@ def _simplify(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr
         case Lookup():
             return _lookup(expr)
         case Load(buffer, indices):
-            simple = tuple(i if i.is_affine() else i.simplify(ranges) for i in indices)
+            simple = tuple(i if i.is_affine() else with_digits_joined(i.simplify(ranges)) for i in indices)
             return None if simple == indices else Load(buffer, simple)
         case _:
             return None

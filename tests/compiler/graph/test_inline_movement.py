@@ -118,3 +118,33 @@ def test_an_output_stays_computed_and_its_readers_go_around_it() -> None:
     )
     after = inlined(before)
     assert [n.compute.reads for n in after.nodes] == [("x",), ("x",)]
+
+
+def test_reductions_over_what_a_reshape_merged_are_split() -> None:
+    flat = node("f", (2, 24), load("x", "a0", A1 // 12, (A1 % 12) // 3, A1 % 3))
+    (only,) = inlined(graph({"x": (2, 2, 4, 3)}, [flat, node("y", (2,), load("f", "a0", "r0"), (24,))])).nodes
+    assert only.compute.body == load("x", "a0", "r0", "r1", "r2")
+    assert [a.size for a in only.compute.reduce_axes] == [2, 4, 3]
+
+
+def test_reductions_stay_whole_where_another_reader_keeps_the_reshape() -> None:
+    flat = node("f", (2, 24), load("x", "a0", A1 // 12, A1 % 12))
+    total = node("t", (2,), load("f", "a0", "r0"), (24,))
+    rest = node("y", (2, 24), apply("sub", load("f", "a0", "a1"), load("t", "a0")))
+    before = graph({"x": (2, 2, 12)}, [flat, total, rest])
+    assert InlineMovements().run(before) is before
+    kept = graph({"x": (2, 2, 12)}, [flat, total], ("f", "t"))
+    assert InlineMovements().run(kept) is kept
+
+
+def test_contractions_with_what_is_flat_stay_whole() -> None:
+    flat = node("f", (24,), load("x", A0 // 12, A0 % 12))
+    product = apply("mul", load("f", "r0"), load("w", "r0", "a0"))
+    before = graph({"x": (2, 12)}, [flat, node("y", (5,), product, (24,))], constants={"w": (24, 5)})
+    assert InlineMovements().run(before) is before
+
+
+def test_steps_that_are_no_digits_of_the_extent_stay() -> None:
+    flat = node("f", (24,), load("x", A0 // 7, A0 % 7))
+    before = graph({"x": (4, 7)}, [flat, node("y", (), load("f", "r0"), (24,))])
+    assert InlineMovements().run(before) is before

@@ -49,3 +49,27 @@ def test_padding_convolution_norm_and_relu(golden: Callable[[str, str], None]) -
     kinds = [n.compute.kind for n in after.nodes]
     assert kinds == [ComputeKind.CONTRACTION, ComputeKind.MAP, ComputeKind.MAP]
     assert optimise(after) is after
+
+
+def test_norms_of_groups_of_channels_read_no_reshape() -> None:
+    """As exporters write them: reshaped to groups, normalised, reshaped back."""
+    a0, a1 = Index.of("a0"), A1
+    deviation = apply("sub", load("t", "a0", "r0"), load("mean", "a0"))
+    spread = apply("sub", load("t", "a0", "a1"), load("mean", "a0"))
+    before = graph(
+        {"x": (8, 10, 10)},
+        [
+            node("c", (8, 10, 10), apply("exp", load("x", "a0", "a1", "a2"))),
+            node("t", (2, 400), load("c", a0 * 4 + a1 // 100, a1 % 100 // 10, a1 % 10)),
+            node("total", (2,), load("t", "a0", "r0"), (400,)),
+            node("mean", (2,), apply("mul", load("total", "a0"), Const(1 / 400))),
+            node("variance", (2,), apply("mul", deviation, deviation), (400,)),
+            node("n", (2, 400), apply("div", spread, apply("sqrt", load("variance", "a0")))),
+            node("back", (8, 10, 10), load("n", a0 // 4, a0 % 4 * 100 + a1 * 10 + "a2")),
+            node("y", (8, 10, 10), apply("max", load("back", "a0", "a1", "a2"), Const(0.0))),
+        ],
+    )
+    after = optimise(before)
+    assert_same_values(before, after, rtol=1e-5)
+    assert ComputeKind.MOVEMENT not in {n.compute.kind for n in after.nodes}
+    assert {n.compute.type.sizes for n in after.nodes} == {(8, 10, 10), (8,), (2,)}

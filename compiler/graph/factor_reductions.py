@@ -1,0 +1,96 @@
+"""Factor reductions: parts of a group are reduced by themselves first, where much is reduced within each of them.
+
+    y[a0, a1] = sum(r0 < 4, r1 < 65536) x[a0, a1*4 + r0, r1]
+                                →   t[a0, a1] = sum(r0 < 65536) x[a0, a1, r0]; y[a0, a1] = sum(r0 < 4) t[a0, a1*4 + r0]
+
+Group normalisation reduces so. Where its channels lie side by side, a group fills a part of a vector; all channels
+together fill whole ones, and the second reduction is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from compiler.graph.ir import Compute, Graph, Node
+from compiler.graph.rename import fresh_names, with_canonical_axes
+from compiler.index import Index
+from compiler.scalar import Guard, Load, map_indices, walk
+from compiler.symbol import Axis, axis
+
+_FEWEST = 64
+"""Elements of a part; fewer are not worth a value of their own."""
+_REDUCERS = ("sum", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class FactorReductions:
+    """Static extents, and types that sums are computed in."""
+
+    name: str = "factor-reductions"
+
+    def run(self, graph: Graph) -> Graph:
+        """Every node by itself."""
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            found = _group(node.compute)
+            nodes += [node] if found is None else _factored(graph, node, *found)
+        return graph if len(nodes) == len(graph.nodes) else graph.with_nodes(tuple(nodes))
+
+
+def _group(compute: Compute) -> tuple[Axis, Axis] | None:
+    """The axis that counts groups and the reduced one that counts within a group."""
+    every = (*compute.axes, *compute.reduce_axes)
+    if compute.reducer not in _REDUCERS or any(a.extent.constant is None for a in every):
+        return None
+    if compute.dtype.is_stored_only:
+        return None
+    for part in compute.reduce_axes:
+        if prod(a.size for a in compute.reduce_axes if a is not part) < _FEWEST:
+            continue
+        for group in compute.axes:
+            if group.size > 1 and part.size > 1 and _is_grouped(compute, group, part):
+                return group, part
+    return None
+
+
+def _is_grouped(compute: Compute, group: Axis, part: Axis) -> bool:
+    """Whether the part occurs only as a place in its group, and something of the group's is so read."""
+    place, found = _place(group, part), False
+    for expr in walk(compute.body):
+        if isinstance(expr, Guard) and any({group.name, part.name} & b.index.names() for b in expr.bounds):
+            return False
+        for index in expr.indices if isinstance(expr, Load) else ():
+            if index == place:
+                found = True
+            elif part.name in index.names() or (group.name in index.names() and index.name is None):
+                return False
+    return found
+
+
+def _place(group: Axis, part: Axis) -> Index:
+    return Index.of(group.name) * part.size + part.name
+
+
+def _factored(graph: Graph, node: Node, group: Axis, part: Axis) -> list[Node]:
+    compute, place = node.compute, _place(group, part)
+    whole = axis(group.name, group.size * part.size)
+    parts = next(fresh_names(graph, f"{node.output}.parts"))
+
+    def of_part(index: Index) -> Index:
+        if index == place:
+            return Index.of(whole.name)
+        return Index.of(whole.name) // part.size if index.name == group.name else index
+
+    first = replace(
+        compute,
+        axes=tuple(whole if a is group else a for a in compute.axes),
+        reduce_axes=tuple(a for a in compute.reduce_axes if a is not part),
+        body=map_indices(compute.body, of_part),
+    )
+    places = tuple(place if a is group else Index.of(a.name) for a in compute.axes)
+    second = replace(compute, reduce_axes=(part,), body=Load(parts, places))
+    return [
+        replace(node, output=parts, compute=with_canonical_axes(first)),
+        replace(node, compute=with_canonical_axes(second)),
+    ]
