@@ -27,6 +27,7 @@ from compiler.workload.program import Program
 from luthier.cache import Cache, Task, has_external_data, image_key, model_key, open_cache
 from luthier.lookups import Lookups
 from luthier.rounding import rounding_error
+from luthier.size_one import shapes_at_one
 from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource, model_error_budget, task_error_budget
@@ -223,7 +224,8 @@ def compile_model(
 ) -> Image:
     """Compile a model for any target with what the tuning log knows, or take what is in the cache; measure nothing.
 
-    Where sizes are named, the Image has one form for all sizes, and beside it one for each of them.
+    Where sizes are named, the Image has one form for all sizes, and beside it one for each of them; where none is, one
+    for size 1 if that pays (luthier/size_one.py).
 
     Raises:
         InputError: sizes are named, and the model has no open size.
@@ -239,22 +241,26 @@ def compile_model(
 def _with_named_sizes(
     model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool, require_tuned: bool
 ) -> Image:
-    image = _compiled(model, options, any_size=any_size, require_tuned=require_tuned)
-    if not options.sizes:
-        return image
-    if not image.symbols:
+    image, tasks = _compiled(model, options, any_size=any_size, require_tuned=require_tuned)
+    sizes = options.sizes
+    if sizes and not image.symbols:
         msg = "sizes are named for a model that leaves no size open; give one shape for each input, or none"
         raise InputError(msg)
+    if not sizes and not require_tuned:
+        one = shapes_at_one(image, [workload for _, workload in tasks], options.target)
+        sizes = () if one is None else (one,)
+    if not sizes:
+        return image
     pool = ConstantPool()
     image = pool.shared(image)
-    named = [replace(options, shapes=size, sizes=()) for size in options.sizes]
-    parts = (_compiled(model, one, any_size=False, require_tuned=require_tuned) for one in named)
+    named = [replace(options, shapes=size, sizes=()) for size in sizes]
+    parts = (_compiled(model, one, any_size=False, require_tuned=require_tuned)[0] for one in named)
     return replace(image, named=tuple(map(pool.shared, parts)))
 
 
 def _compiled(
     model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool, require_tuned: bool
-) -> Image:
+) -> tuple[Image, list[Task]]:
     cache = open_cache()
     before = _identity(model)
     key = model_key(model, options.shapes, options.sizes, any_size=any_size) if cache else None
@@ -288,7 +294,7 @@ def _compiled(
     if careful is not None:
         return _compiled(model, careful, any_size=any_size, require_tuned=require_tuned)
     assert image is not None
-    return image
+    return image, tasks
 
 
 def _kept(
