@@ -73,7 +73,9 @@ def _is_worth_it(composed: Compute, producers: Mapping[str, Node], types: Mappin
         movement = producers[expr.buffer].compute
         if movement.kind is not ComputeKind.MOVEMENT or not _is_static(movement):
             return None
-        undone = True
+        undone = undone or not all(
+            index.is_linear() for load in loads(movement.body) for index in load.indices
+        )
         return substitute(
             movement.body, dict(zip((a.name for a in movement.axes), expr.indices, strict=True))
         )
