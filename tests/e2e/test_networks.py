@@ -142,7 +142,14 @@ def test_nothing_but_our_machine_code_computes(tmp_path: Path) -> None:
     assert ours <= {
         f"compiler.{name}"
         for name in (
-            *("runtime.loader", "runtime.module", "runtime.teams", "runtime.arguments", "runtime.aligned"),
+            *(
+                "runtime.loader",
+                "runtime.module",
+                "runtime.teams",
+                "runtime.sized",
+                "runtime.arguments",
+                "runtime.aligned",
+            ),
             "dtype",
         )
     }
