@@ -6,13 +6,13 @@ import ctypes
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.collection import no_collection
-from compiler.errors import InputError, NotStatic, NotTuned, TargetError
+from compiler.errors import InputError, ModelError, NotStatic, NotTuned, TargetError
 from compiler.graph.ir import Graph
 from compiler.pipeline import Importing, compile_image, load_graph, lower, lower_any_size, lower_for_all
 from compiler.runtime.constant_pool import ConstantPool
@@ -22,6 +22,7 @@ from compiler.symbol import Symbol
 from compiler.target import Target, get_target, usable_cores
 from compiler.workload.generalise import Values
 from compiler.workload.index_operands import input_index_extents
+from compiler.workload.ir import Workload
 from compiler.workload.leeway import rounds_to_short_floats
 from compiler.workload.program import Program
 from luthier.cache import Cache, Task, has_external_data, image_key, model_key, open_cache
@@ -242,20 +243,33 @@ def _with_named_sizes(
     model: str | Path | bytes | ModelProto, options: BuildOptions, *, any_size: bool, require_tuned: bool
 ) -> Image:
     image, tasks = _compiled(model, options, any_size=any_size, require_tuned=require_tuned)
-    sizes = options.sizes
-    if sizes and not image.symbols:
+    if options.sizes and not image.symbols:
         msg = "sizes are named for a model that leaves no size open; give one shape for each input, or none"
         raise InputError(msg)
-    if not sizes and not require_tuned:
-        one = shapes_at_one(image, [workload for _, workload in tasks], options.target)
-        sizes = () if one is None else (one,)
-    if not sizes:
+    parts = [
+        _compiled(
+            model, replace(options, shapes=size, sizes=()), any_size=False, require_tuned=require_tuned
+        )[0]
+        for size in options.sizes
+    ]
+    if not options.sizes and not require_tuned:
+        parts = _at_one(model, options, image, [workload for _, workload in tasks])
+    if not parts:
         return image
     pool = ConstantPool()
-    image = pool.shared(image)
-    named = [replace(options, shapes=size, sizes=()) for size in sizes]
-    parts = (_compiled(model, one, any_size=False, require_tuned=require_tuned)[0] for one in named)
-    return replace(image, named=tuple(map(pool.shared, parts)))
+    return replace(pool.shared(image), named=tuple(map(pool.shared, parts)))
+
+
+def _at_one(
+    model: str | Path | bytes | ModelProto, options: BuildOptions, image: Image, workloads: Sequence[Workload]
+) -> list[Image]:
+    """Code for size 1, where that is worth it; a model that has no such size is none the worse, for nobody asked."""
+    shapes = shapes_at_one(image, workloads, options.target)
+    if shapes is None:
+        return []
+    with suppress(ModelError):
+        return [_compiled(model, replace(options, shapes=shapes), any_size=False, require_tuned=False)[0]]
+    return []
 
 
 def _compiled(
