@@ -6,7 +6,7 @@ import ctypes
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,8 +225,7 @@ def compile_model(
 ) -> Image:
     """Compile a model for any target with what the tuning log knows, or take what is in the cache; measure nothing.
 
-    Where sizes are named, the Image has one form for all sizes, and beside it one for each of them; where none is, one
-    for size 1 if that pays (luthier/size_one.py).
+    Beside its form for all sizes, an Image has one for each that is named; where none is, one for 1 if that pays.
 
     Raises:
         InputError: sizes are named, and the model has no open size.
@@ -264,12 +263,13 @@ def _at_one(
     model: str | Path | bytes | ModelProto, options: BuildOptions, image: Image, workloads: Sequence[Workload]
 ) -> list[Image]:
     """Code for size 1, where that is worth it; a model that has no such size is none the worse, for nobody asked."""
-    shapes = shapes_at_one(image, workloads, options.target)
-    if shapes is None:
+    if (shapes := shapes_at_one(image, workloads, options.target)) is None:
         return []
-    with suppress(ModelError):
+    try:
         return [_compiled(model, replace(options, shapes=shapes), any_size=False, require_tuned=False)[0]]
-    return []
+    except ModelError as error:
+        _LOG.info("size 1 has no code of its own: %s", error)
+        return []
 
 
 def _compiled(

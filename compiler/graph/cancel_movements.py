@@ -47,10 +47,10 @@ class CancelMovements:
 
 def _map_of(compute: Compute, producers: Mapping[str, Node]) -> Node | None:
     """The map of as many elements that a movement moves as a whole."""
-    if not isinstance(compute.body, Load) or compute.reducer is not None or not _is_static(compute):
+    if not isinstance(compute.body, Load) or compute.reducer is not None or not compute.is_static:
         return None
     inner = producers.get(compute.body.buffer)
-    if inner is None or inner.compute.kind is not ComputeKind.MAP or not _is_static(inner.compute):
+    if inner is None or inner.compute.kind is not ComputeKind.MAP or not inner.compute.is_static:
         return None
     return inner if _elements(inner.compute) == _elements(compute) else None
 
@@ -71,7 +71,7 @@ def _is_worth_it(composed: Compute, producers: Mapping[str, Node], types: Mappin
         if not isinstance(expr, Load) or expr.buffer not in producers:
             return None
         movement = producers[expr.buffer].compute
-        if movement.kind is not ComputeKind.MOVEMENT or not _is_static(movement):
+        if movement.kind is not ComputeKind.MOVEMENT or not movement.is_static:
             return None
         undone = undone or not all(
             index.is_linear() for load in loads(movement.body) for index in load.indices
@@ -89,7 +89,3 @@ def _is_worth_it(composed: Compute, producers: Mapping[str, Node], types: Mappin
 
 def _elements(compute: Compute) -> int:
     return prod(a.size for a in compute.axes)
-
-
-def _is_static(compute: Compute) -> bool:
-    return all(a.extent.constant is not None for a in (*compute.axes, *compute.reduce_axes))

@@ -15,7 +15,7 @@ from math import prod
 from compiler.graph.ir import Compute, Graph, Node
 from compiler.graph.rename import fresh_names, with_canonical_axes
 from compiler.index import Index
-from compiler.scalar import Guard, Load, map_indices, walk
+from compiler.scalar import Load, map_indices
 from compiler.symbol import Axis, axis
 
 _FEWEST = 64
@@ -40,10 +40,7 @@ class FactorReductions:
 
 def _group(compute: Compute) -> tuple[Axis, Axis] | None:
     """The axis that counts groups and the reduced one that counts within a group."""
-    every = (*compute.axes, *compute.reduce_axes)
-    if compute.reducer not in _REDUCERS or any(a.extent.constant is None for a in every):
-        return None
-    if compute.dtype.is_stored_only:
+    if compute.reducer not in _REDUCERS or not compute.is_static or compute.dtype.is_stored_only:
         return None
     for part in compute.reduce_axes:
         if prod(a.size for a in compute.reduce_axes if a is not part) < _FEWEST:
@@ -56,16 +53,17 @@ def _group(compute: Compute) -> tuple[Axis, Axis] | None:
 
 def _is_grouped(compute: Compute, group: Axis, part: Axis) -> bool:
     """Whether the part occurs only as a place in its group, and something of the group's is so read."""
-    place, found = _place(group, part), False
-    for expr in walk(compute.body):
-        if isinstance(expr, Guard) and any({group.name, part.name} & b.index.names() for b in expr.bounds):
-            return False
-        for index in expr.indices if isinstance(expr, Load) else ():
-            if index == place:
-                found = True
-            elif part.name in index.names() or (group.name in index.names() and index.name is None):
-                return False
-    return found
+    place, own = _place(group, part), {group.name, part.name}
+    found: set[Index] = set()
+
+    def keep(index: Index) -> Index:
+        found.add(index)
+        return index
+
+    map_indices(compute.body, keep)
+    return place in found and all(
+        index == place or index.name == group.name for index in found if own & index.names()
+    )
 
 
 def _place(group: Axis, part: Axis) -> Index:

@@ -62,7 +62,7 @@ def fold(compute: Compute, constants: Mapping[str, Array], most: int = _GROWTH_E
     Integers are computed in their own types, floats in float64; numbers that a node rounds to integers in float32, as
     the machine would, so that ties fall to the same side.
     """
-    if any(value not in constants for value in compute.reads) or not _is_static(compute):
+    if any(value not in constants for value in compute.reads) or not compute.is_static:
         return None
     sizes = [a.size for a in compute.axes]
     available = sum(constants[value].size for value in compute.reads)
@@ -75,10 +75,6 @@ def fold(compute: Compute, constants: Mapping[str, Array], most: int = _GROWTH_E
         result: Array = evaluate_compute(compute, constants, precision).astype(compute.dtype.numpy)
     result.setflags(write=False)
     return result
-
-
-def _is_static(compute: Compute) -> bool:
-    return all(a.extent.constant is not None for a in (*compute.axes, *compute.reduce_axes))
 
 
 def _with_literals(node: Node, constants: Mapping[str, Array], literals: Mapping[str, Const]) -> Node:

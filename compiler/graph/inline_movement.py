@@ -35,7 +35,7 @@ class InlineMovements:
         readers = {v: nodes for v, nodes in graph.consumers().items() if v not in graph.outputs}
         for old in graph.nodes:
             node = _with_movements_inlined(old, movements, readers)
-            if node.compute.kind is ComputeKind.MOVEMENT and _is_static(node.compute):
+            if node.compute.kind is ComputeKind.MOVEMENT and node.compute.is_static:
                 movements[node.output] = node
             nodes.append(node)
         if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
@@ -47,7 +47,7 @@ def _with_movements_inlined(
     node: Node, movements: Mapping[str, Node], readers: Mapping[str, tuple[Node, ...]]
 ) -> Node:
     for value in node.compute.reads:
-        if value in movements and _is_static(node.compute):
+        if value in movements and node.compute.is_static:
             movement = movements[value].compute
             found = _as_cheap(node.compute, value, movement)
             splits = found is not None and len(found.reduce_axes) > len(node.compute.reduce_axes)
@@ -57,7 +57,7 @@ def _with_movements_inlined(
 
 
 def _all_as_cheap(readers: tuple[Node, ...], value: str, movement: Compute) -> bool:
-    every = all(_is_static(r.compute) and _as_cheap(r.compute, value, movement) is not None for r in readers)
+    every = all(r.compute.is_static and _as_cheap(r.compute, value, movement) is not None for r in readers)
     return every and bool(readers)
 
 
@@ -104,7 +104,3 @@ def _quotients(body: Expr) -> set[Atom]:
     indices = [i for e in walk(body) if isinstance(e, Load) for i in e.indices]
     indices += [b.index for e in walk(body) if isinstance(e, Guard) for b in e.bounds]
     return {atom for i in indices if not i.is_linear() for atom, _ in i.terms if not isinstance(atom, str)}
-
-
-def _is_static(compute: Compute) -> bool:
-    return all(a.extent.constant is not None for a in (*compute.axes, *compute.reduce_axes))

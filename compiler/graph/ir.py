@@ -81,6 +81,11 @@ class Compute:
         return tuple(dict.fromkeys(load.buffer for load in loads(self.body)))
 
     @property
+    def is_static(self) -> bool:
+        """Whether every extent is a number."""
+        return all(a.extent.constant is not None for a in (*self.axes, *self.reduce_axes))
+
+    @property
     def ranges(self) -> dict[str, int]:
         """Extent of each axis by name (static extents only)."""
         return {a.name: a.size for a in (*self.axes, *self.reduce_axes)}

@@ -42,7 +42,7 @@ class Simplify:
 
 def _with_simple_body(node: Node, known: dict[str, Interval], literals: dict[str, Const]) -> Node:
     compute = node.compute
-    if any(a.extent.constant is None for a in (*compute.axes, *compute.reduce_axes)):
+    if not compute.is_static:
         return node
 
     def literal(expr: Expr) -> Expr | None:

@@ -3,8 +3,8 @@ import pytest
 from compiler.graph.factor_reductions import FactorReductions
 from compiler.graph.ir import Graph
 from compiler.index import Index
-from compiler.scalar import apply
-from tests.compiler.graph.building import assert_same_values, graph, load, node
+from compiler.scalar import Const, apply
+from tests.compiler.graph.building import assert_same_values, graph, load, node, within
 
 A1, R0, R1 = Index.of("a1"), Index.of("r0"), Index.of("r1")
 GROUPED = load("x", "a0", A1 * 4 + "r0", "r1")
@@ -46,6 +46,22 @@ def test_small_parts_and_windows_stay() -> None:
     )
     for before in (small, window, overlapping):
         assert FactorReductions().run(before) is before
+
+
+def test_other_places_of_the_group_stay() -> None:
+    """Next to its first channel, and where a test asks for the place within it."""
+    beside = apply("mul", GROUPED, load("z", A1 * 2))
+    before = graph({"x": (2, 12, 100), "z": (6,)}, [node("y", (2, 3), beside, (4, 100))])
+    assert FactorReductions().run(before) is before
+    tested = within(GROUPED, Const(0.0), ("r0", 0, 3))
+    before = graph({"x": (2, 12, 100)}, [node("y", (2, 3), tested, (4, 100))])
+    assert FactorReductions().run(before) is before
+
+
+def test_a_test_of_the_channel_goes_with_it() -> None:
+    tested = within(GROUPED, Const(0.0), (A1 * 4 + "r0", 0, 7))
+    first, _ = factored(graph({"x": (2, 12, 100)}, [node("y", (2, 3), tested, (4, 100))])).nodes
+    assert first.compute.body == within(load("x", "a0", "a1", "r0"), Const(0.0), ("a1", 0, 7))
 
 
 def test_weights_within_a_group_stay() -> None:
