@@ -298,6 +298,11 @@ def _clamp(expr: Apply, known: Mapping[str, Interval]) -> Expr | None:
             return None
 
 
+def with_tests_decided(expr: Expr, ranges: Ranges) -> Expr:
+    """The expression without the tests of which the ranges of its axes say how they turn out."""
+    return rewrite(expr, lambda e: _guard(e, ranges) if isinstance(e, Guard) else None)
+
+
 def _guard(guard: Guard, ranges: Ranges) -> Expr | None:
     bounds, inside = guard.bounds, guard.inside
     if isinstance(inside, Guard) and inside.outside == guard.outside:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from compiler.graph.ir import ComputeKind, Graph, Node
+from compiler.graph.scalar_rules import with_tests_decided
 from compiler.graph.whole_rules import with_whole_numbers
 from compiler.index import Index
 from compiler.scalar import Expr, Load, loads, rewrite, substitute, walk
@@ -100,7 +101,8 @@ def _join(producer: FusedNodes, group: FusedNodes) -> FusedNodes | None:
             return None
         return substitute(producer.body, dict(zip(axes, expr.indices, strict=True)))
 
-    body = with_whole_numbers(rewrite(group.body, rule))
+    # Of a value that is put together from several, a reader with strides may only need some.
+    body = with_tests_decided(with_whole_numbers(rewrite(group.body, rule)), node.compute.ranges)
     if sum(1 for _ in walk(body)) > LARGEST_BODY:
         return None
     return FusedNodes((*producer.nodes, *group.nodes), producer.anchor or group.anchor, body)

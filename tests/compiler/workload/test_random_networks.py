@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
+from onnx import helper
 
 from compiler.pipeline import compile_program, load_graph, lower, lower_any_size
 from compiler.schedule.source import NoSource
@@ -15,6 +16,7 @@ from compiler.target import native_target
 from compiler.workload.evaluate import evaluate_program
 from compiler.workload.program import Program
 from compiler.workload.verify import verify_program
+from tests.compiler.frontend.models import model as network
 from tests.compiler.random_networks import networks
 from tests.onnx_runtime import expected_outputs
 
@@ -58,6 +60,23 @@ def assert_same(got: Arrays, wanted: Arrays) -> None:
 
 
 _RELAXED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
+
+
+def test_strides_that_need_one_part_of_an_interleaved_value() -> None:
+    """A transposed convolution interleaves four parts, of different extents; every other row and column is one."""
+    random = np.random.default_rng(0)
+    kernel = random.standard_normal((2, 1, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "kernel"], ["apart"], strides=[2, 2]),
+        helper.make_node("Relu", ["apart"], ["positive"]),
+        helper.make_node("Conv", ["positive", "scale", "bias"], ["y"], strides=[2, 2]),
+    ]
+    constants = {
+        "kernel": kernel,
+        "scale": np.full((1, 1, 1, 1), 1.5, np.float32),
+        "bias": np.ones(1, np.float32),
+    }
+    check(network(nodes, {"x": (2, 2, 2, 7)}, constants), compiled=True)
 
 
 @given(networks())
