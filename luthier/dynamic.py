@@ -38,7 +38,7 @@ from compiler.frontend.segment import (
     import_segment,
     segment_for_all,
 )
-from compiler.frontend.work import Work, Works, read_by
+from compiler.frontend.work import Works, read_by
 from compiler.graph.ir import Graph
 from compiler.pipeline import Importing
 from compiler.runtime.module import Module
@@ -46,8 +46,8 @@ from compiler.symbol import Symbol
 from compiler.workload.generalise import DiffersError, Values, values_up_to
 from luthier.compiled import CompiledSegment
 from luthier.evaluated import Evaluated, is_cheap
-from luthier.iterations import iterations_of
-from luthier.kept import Kept, Place
+from luthier.kept import Kept, Left, Place
+from luthier.paths import Crossing, Paths, Step
 from luthier.values import (
     Key,
     Value,
@@ -55,6 +55,7 @@ from luthier.values import (
     arrays_of,
     elements_of,
     fresh,
+    is_open,
     kind_of,
     signature,
     stacked,
@@ -93,6 +94,7 @@ class DynamicModule:
         self._patience_s, self._making_s = patience_s, 0.0
         self._kept = Kept(model.name, most)
         self._works = Works(model.work)
+        self._paths, self._given_up = Paths(), 0
         self._seen: dict[tuple[Place, frozenset[Given], Structure], Seen] = {}
         self._needed: dict[Place, frozenset[str]] = {}
         self._lock = threading.RLock()
@@ -122,7 +124,7 @@ class DynamicModule:
         values: dict[str, Value] = {
             n: np.broadcast_to(np.zeros((), k.dtype), k.shape) for n, k in shapes.items()
         }
-        self._compiled(self._model.work, values, self.outputs, dry=True)
+        self._compiled(Left(self._model.work, self.outputs), values, [], dry=True)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model: values by input name to fresh values by output name; a sequence is a list, None an optional.
@@ -135,11 +137,15 @@ class DynamicModule:
             what = "is missing" if name in self._model.inputs else "is unknown"
             msg = f"input {name!r} {what}; give one value for each of {', '.join(self.inputs)}"
             raise InputError(msg)
-        values = {name: value_of(value) for name, value in inputs.items()}
-        for name, info in self._model.inputs.items():
-            check_value(info, values[name])
+        values = {name: value_of(inputs[name]) for name in self._model.inputs}
+        key = tuple(map(signature, values.values()))
+        left = Left(self._model.work, self.outputs)
+        first = self._paths.start.find(key, values)
+        if first is None:  # else inputs of these kinds were checked before
+            for name, info in self._model.inputs.items():
+                check_value(info, values[name])
         self._making_s = 0.0
-        found = self._finished(self._model.work, values, self.outputs)
+        found = self._finished(left, self._paths.start, key, values)
         own = {id(array) for value in values.values() for array in arrays_of(value)}
         return {name: fresh(found[name], own) for name in self.outputs}
 
@@ -148,42 +154,44 @@ class DynamicModule:
         self._kept.close()
 
     def _finished(
-        self, work: Work | None, values: Mapping[str, Value], wanted: tuple[str, ...]
+        self, left: Left, crossing: Crossing, key: Key, values: Mapping[str, Value]
     ) -> dict[str, Value]:
+        """The values that are wanted. `crossing`, `key`: where runs from here go on, and how; see `Paths`."""
         while True:
-            values = {name: values[name] for name in self._reads(work, wanted) if name in values}
-            compiled = self._compiled(work, values, wanted)
-            assert compiled is not None
-            values = compiled.run(values)
-            work = compiled.segment.rest
+            step = self._step(left, crossing, key, values)
+            found = step.ready.run(values)
+            work, loop = step.compiled.segment.rest, step.compiled.segment.loop
             if work is None:
-                return values
-            if compiled.segment.loop is not None:
-                values = values | self._looped(compiled.segment.loop, values)
+                return found
+            crossing, key = step.then, ()
+            if loop is not None:
+                looped = self._looped(loop, step, found)
+                key = tuple(map(signature, looped.values()))
+                found |= looped
                 work = work.after
+            left, values = Left(work, left.wanted), found
 
-    def _looped(self, plan: LoopPlan, values: Mapping[str, Value]) -> dict[str, Value]:
-        """What a loop leaves behind."""
+    def _looped(self, plan: LoopPlan, step: Step, values: Mapping[str, Value]) -> dict[str, Value]:
+        """What a loop leaves behind. `step`: the one that asks for it."""
         limit = self._number(plan.trip_count, values, np.iinfo(np.int64).max)
         going = self._number(plan.condition, values, 1)
         # What is known in the first iteration is not in the next: one body for both.
         carried = [unknown(self._value_of(name, values)) for name in plan.carried]
         # Of each collection the tensors that iterations gave, or several of them along a new first dimension.
         collected = [[array_of(e)[None] for e in elements_of(values[name])] for name in plan.collected]
-        wanted = tuple(dict.fromkeys(plan.results))
+        left = Left(plan.body, tuple(dict.fromkeys(plan.results)))
         number, condition, *own = plan.inputs
         iteration = plan.first
         while iteration < limit and going:
             inner = {**values, number: np.asarray(iteration, np.int64), condition: np.asarray(True)}
             inner |= zip(own, carried, strict=True)
-            inner = {name: inner[name] for name in self._reads(plan.body, wanted) if name in inner}
-            body = self._compiled(plan.body, inner, wanted)
-            iterations = None if body is None else iterations_of(plan, body, inner)
+            key = tuple(map(signature, carried))
+            iterations = self._step(left, step.bodies, key, inner).iterations(plan)
             if iterations is not None:
                 many = iterations.run(inner, carried, iteration, limit - iteration)
                 going, carried, added, runs = many.going, many.carried, many.scanned, many.runs
             else:
-                found = self._finished(plan.body, inner, wanted)
+                found = self._finished(left, step.bodies, key, inner)
                 results = [unknown(found[name]) for name in plan.results]
                 going = bool(array_of(results[0]).reshape(-1)[0])
                 carried = results[1 : 1 + len(carried)]
@@ -201,42 +209,64 @@ class DynamicModule:
     def _number(self, name: str, values: Mapping[str, Value], default: int) -> int:
         return int(array_of(self._value_of(name, values)).reshape(-1)[0]) if name else default
 
-    def _reads(self, work: Work | None, wanted: tuple[str, ...]) -> frozenset[str]:
-        key = _place(work, wanted)
+    def _reads(self, left: Left) -> frozenset[str]:
         with self._lock:
-            if key not in self._needed:
-                self._needed[key] = read_by(work, wanted)
-            return self._needed[key]
+            if left.place not in self._needed:
+                self._needed[left.place] = read_by(left.work, left.wanted)
+            return self._needed[left.place]
+
+    def _step(self, left: Left, crossing: Crossing, key: Key, values: Mapping[str, Value]) -> Step:
+        """The step that comes next: one that was taken before from this crossing, or one to remember."""
+        step = crossing.find(key, values)
+        if step is None:
+            asked: list[Given] = []
+            with self._lock:
+                compiled = self._compiled(left, values, asked)
+                assert compiled is not None
+                step = Step(compiled.ready({n: values[n] for n in self._reads(left) if n in values}))
+                if self._kept.given_up != self._given_up:
+                    self._given_up = self._kept.given_up
+                    self._paths.clear()
+                if compiled.is_final:
+                    self._paths.add(crossing, key, asked, values, step)
+        with self._lock:
+            self._kept.touch(step.compiled)
+        return step
 
     def _compiled(
-        self, work: Work | None, values: Mapping[str, Value], wanted: tuple[str, ...], *, dry: bool = False
+        self, left: Left, values: Mapping[str, Value], asked: list[Given], *, dry: bool = False
     ) -> CompiledSegment | None:
-        """The segment that comes next; None where `dry`, and it depends on values."""
+        """The segment that comes next; None where `dry`, and it depends on values.
+
+        `asked`: is given the values on whose content it depends, in the order in which they were looked at.
+        """
+        values = {name: values[name] for name in self._reads(left) if name in values}
         signatures = tuple((name, signature(values[name])) for name in sorted(values))
-        key: Key = (*_place(work, wanted), signatures)
+        key: Key = (*left.place, signatures)
         needed: set[Given] = set()
         with self._lock:
             while True:
                 found = self._kept.get(key)
                 if isinstance(found, CompiledSegment):
-                    return self._with_code(key, found, work, values, wanted)
+                    return self._with_code(key, found, left, values)
                 if found is None:
-                    known = self._kept.for_all(_place(work, wanted), values)
+                    asked += [g for g in self._kept.values_asked(left.place) if is_open(values, g)]
+                    known = self._kept.for_all(left.place, values)
                     if known is not None:
                         return known
-                    self._explore(key, work, values, wanted, needed, dry=dry)
+                    self._explore(key, left, values, needed, dry=dry)
                     continue
                 if dry:
                     return None
                 needed.add(found)
+                asked.append(found)
                 key = (*key, content(array_of(value_at(values, found))))
 
     def _explore(
         self,
         key: Key,
-        work: Work | None,
+        left: Left,
         values: Mapping[str, Value],
-        wanted: tuple[str, ...],
         needed: set[Given],
         *,
         dry: bool,
@@ -244,7 +274,7 @@ class DynamicModule:
         """Find out what a key stands for: a segment, or a value that a segment must know. `dry`: for later runs."""
         kinds = {name: kind_of(value, name, needed) for name, value in values.items()}
         try:
-            segment = self._imported(work, kinds, wanted)[0]
+            segment = self._imported(left, kinds)[0]
         except NeedsInput as need:
             size = array_of(value_at(values, need.given)).size
             if size > _MOST_KNOWN:
@@ -254,22 +284,21 @@ class DynamicModule:
         if segment.graph is None:
             return self._kept.add(key, CompiledSegment(segment, None, frozenset(needed)))
         shape = shape_of(values, needed)
-        seen = self._seen_of((_place(work, wanted), frozenset(needed), shape.structure))
+        seen = self._seen_of((left.place, frozenset(needed), shape.structure))
         seen.add(shape)
         cheap = not dry and is_cheap(segment.graph)
         evaluated = CompiledSegment(segment, Evaluated(segment.graph, seen), frozenset(needed))
         if cheap and (seen.evaluated_s < self._patience_s or self._is_making_too_long()):
             return self._kept.add(key, evaluated)
-        self._make_code(key, evaluated, work, values, wanted)
+        self._make_code(key, evaluated, left, values)
         return None
 
     def _make_code(
         self,
         key: Key,
         evaluated: CompiledSegment,
-        work: Work | None,
+        left: Left,
         values: Mapping[str, Value],
-        wanted: tuple[str, ...],
         *,
         again: bool = False,
     ) -> CompiledSegment:
@@ -280,11 +309,11 @@ class DynamicModule:
         assert isinstance(evaluated.module, Evaluated)
         seen, start_s = evaluated.module.seen, time.monotonic()
         pattern = seen.pattern(shape_of(values, evaluated.needed), evaluated.needed)
-        made = None if pattern is None else self._made_for_all(work, values, wanted, pattern)
+        made = None if pattern is None else self._made_for_all(left, values, pattern)
         if pattern is not None and made is None:
             seen.has_none(pattern)
         if made is not None:
-            self._kept.add_for_all(_place(work, wanted), made)
+            self._kept.add_for_all(left.place, made)
             self._kept.drop(key)
         else:
             stays = seen.many and not again and is_cheap(evaluated.module.graph)
@@ -301,20 +330,19 @@ class DynamicModule:
         self,
         key: Key,
         found: CompiledSegment,
-        work: Work | None,
+        left: Left,
         values: Mapping[str, Value],
-        wanted: tuple[str, ...],
     ) -> CompiledSegment:
         """A segment that was evaluated is compiled when it is used again, while there is room for its code."""
         if not isinstance(found.module, Evaluated) or not found.module.used:
             return found
-        known = self._kept.for_all(_place(work, wanted), values)
+        known = self._kept.for_all(left.place, values)
         if known is not None:
             self._kept.drop(key)
             return known
         if not self._kept.has_room():
             return found
-        return self._make_code(key, found, work, values, wanted, again=True)
+        return self._make_code(key, found, left, values, again=True)
 
     def _seen_of(self, kind: tuple[Place, frozenset[Given], Structure]) -> Seen:
         if len(self._seen) > _MOST_SEEN:
@@ -323,31 +351,26 @@ class DynamicModule:
 
     def _imported(
         self,
-        work: Work | None,
+        left: Left,
         kinds: Mapping[str, Kind],
-        wanted: tuple[str, ...],
         open_values: OpenValues = NOTHING_OPEN,
     ) -> tuple[Segment, GraphBuilder]:
         """`import_segment`; what comes after it is the same object as after other sizes, if it is alike."""
-        segment, builder = import_segment(self._model, work, kinds, wanted, open_values)
+        segment, builder = import_segment(self._model, left.work, kinds, left.wanted, open_values)
         plan = segment.loop
         if plan is not None:
             plan = replace(plan, body=self._works.one(plan.body))
         return replace(segment, rest=self._works.one(segment.rest), loop=plan), builder
 
     def _made_for_all(
-        self,
-        work: Work | None,
-        values: Mapping[str, Value],
-        wanted: tuple[str, ...],
-        pattern: Pattern,
+        self, left: Left, values: Mapping[str, Value], pattern: Pattern
     ) -> CompiledSegment | None:
         """A segment for all sizes of a pattern; None where it has no such form."""
         segments: dict[Numbers, Segment] = {}
 
         def imported(sizes: Values, open_values: OpenValues) -> tuple[Graph, GraphBuilder]:
             try:
-                segment, builder = self._imported(work, pattern.kinds(values, sizes), wanted, open_values)
+                segment, builder = self._imported(left, pattern.kinds(values, sizes), open_values)
             except NeedsInput as need:
                 raise UnsupportedModel(str(need)) from need
             segments[tuple(sizes.values())] = segment
@@ -368,7 +391,3 @@ class DynamicModule:
             made.close()
             return None
         return made
-
-
-def _place(work: Work | None, wanted: tuple[str, ...]) -> Place:
-    return (work.number if work else -1, wanted)

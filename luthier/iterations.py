@@ -9,7 +9,7 @@ from compiler.frontend.loops import LoopPlan
 from compiler.frontend.segment import Computed, Given, Known, Result
 from compiler.runtime.module import Module
 from compiler.runtime.repeat import Recurrence, Repeated
-from luthier.compiled import CompiledSegment
+from luthier.compiled import Ready
 from luthier.values import Array, Value
 
 
@@ -32,7 +32,7 @@ class Many:
 class Iterations:
     """The body of a loop, and how one run of it follows the other."""
 
-    body: CompiledSegment
+    body: Ready
     module: Module
     recurrence: Recurrence
     carried: tuple[str, ...]
@@ -40,10 +40,8 @@ class Iterations:
 
     def run(self, values: Mapping[str, Value], carried: Sequence[Value], first: int, most: int) -> Many:
         """Up to so many iterations, the first of which is number `first`."""
-        arguments = self.body.arguments(self.module, values)
-        found: Repeated = self.module.repeat(
-            arguments, self.recurrence, first, most, self.body.sizes(values) or None
-        )
+        arguments = self.body.arguments(values)
+        found: Repeated = self.module.repeat(arguments, self.recurrence, first, most, self.body.sizes or None)
         entering = [
             found.last[name] if name else old for old, name in zip(carried, self.carried, strict=True)
         ]
@@ -52,16 +50,16 @@ class Iterations:
         )
 
 
-def iterations_of(plan: LoopPlan, body: CompiledSegment, values: Mapping[str, Value]) -> Iterations | None:
-    """The iterations of a loop whose body was compiled for some values; None where they need a driver in between."""
-    segment, module = body.segment, body.module
+def iterations_of(plan: LoopPlan, body: Ready) -> Iterations | None:
+    """The iterations of a loop with a body that was compiled; None where they need a driver in between."""
+    segment, module = body.segment, body.compiled.module
     number, condition, *own = plan.inputs
     again, *results = plan.results
     changing = {number, condition, *own}
     if not isinstance(module, Module) or segment.rest is not None:
         return None
     # Code that was made for the value of what changes is for one iteration.
-    if any(given.name in changing for given in body.needed):
+    if any(given.name in changing for given in body.compiled.needed):
         return None
     parts = [segment.results[name] for name in results]
     going = _going(segment.results[again], condition)
@@ -70,8 +68,9 @@ def iterations_of(plan: LoopPlan, body: CompiledSegment, values: Mapping[str, Va
     scanned = [part.output for part in parts[len(own) :] if isinstance(part, Computed)]
     if going is None or len(becomes) + len(scanned) < len(parts):
         return None
-    sizes = body.sizes(values) or {}
-    kinds = {spec.name: (spec.sizes(sizes), spec.dtype.numpy) for spec in (*module.inputs, *module.outputs)}
+    kinds = {
+        spec.name: (spec.sizes(body.sizes), spec.dtype.numpy) for spec in (*module.inputs, *module.outputs)
+    }
     carried = {
         spec.name: output
         for name, output in zip(own, becomes, strict=True)

@@ -74,6 +74,15 @@ def value_at(values: Mapping[str, Value], given: Given) -> Value:
     return value if given.element is None else elements_of(value)[given.element]
 
 
+def is_open(values: Mapping[str, Value], given: Given) -> bool:
+    """Whether there is such a value, and it is a tensor that may differ from run to run."""
+    value = values.get(given.name)
+    if given.element is not None:
+        elements = elements_of(value)
+        value = elements[given.element] if given.element < len(elements) else None
+    return isinstance(value, np.ndarray)
+
+
 def kind_of(value: Value, name: str, needed: set[Given], element: int | None = None) -> Kind:
     """What code is made for; `needed`: the values that it must know."""
     if value is None:

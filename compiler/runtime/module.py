@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from compiler.runtime.arguments import Array, Values
 from compiler.runtime.artifact import image_bytes, read_image, write_image
 from compiler.runtime.image import Image, TaskLookup, TensorSpec
 from compiler.runtime.loader import Execution, LoadedProgram
-from compiler.runtime.repeat import Port, Recurrence, Repeated, Repeating
+from compiler.runtime.repeat import Recurrence, Repeated, Repeating
 from compiler.runtime.sized import AllSizes, Sized
 from compiler.symbol import Symbol
 from compiler.target import Target
@@ -135,9 +135,7 @@ class Module:
         context = self._taken(sized)
         try:
             context.bind(ready, [])
-            given = context.ports(self.inputs, sized.sizes, 0)
-            made = context.ports(self.outputs, sized.sizes, len(ready))
-            return Repeating(context.execution, given, made, recurrence, first).run(most)
+            return Repeating(context.execution, *sized.ports, recurrence, first).run(most)
         finally:
             self._give_back(context)
 
@@ -279,17 +277,6 @@ class _Context:
         for number, where in self._ports:
             if where < len(held):
                 table[number] = data_pointer(held[where])
-
-    def ports(self, specs: Sequence[TensorSpec], sizes: Values, first: int) -> dict[str, Port]:
-        """Of inputs or outputs, by name; `first`: the number of the first of them among the arrays of a call."""
-        return {
-            spec.name: Port(
-                tuple(slot for slot, where in self._ports if where == first + place),
-                spec.sizes(sizes),
-                spec.dtype.numpy,
-            )
-            for place, spec in enumerate(specs)
-        }
 
     def _copied(self, number: int, array: Array) -> Array:
         """The input in memory of the context's own, which the next call of the same sizes uses again."""

@@ -12,6 +12,7 @@ from compiler.runtime.aligned import FreshOutput
 from compiler.runtime.arguments import Arguments, Array, Binding, Values
 from compiler.runtime.image import Image, TensorSpec
 from compiler.runtime.memory_plan import MemoryPlan, place_all
+from compiler.runtime.repeat import Port
 from compiler.symbol import as_size
 
 _MOST = 64
@@ -20,11 +21,16 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sized:
-    """Inputs and outputs in full, and the places of all values; a static model's are in its image."""
+    """Inputs and outputs in full, and the places of all values; a static model's are in its image.
+
+    Attributes:
+        ports: by name, where the program's table has inputs, and where outputs.
+    """
 
     sizes: Values
     inputs: Arguments
     outputs: Arguments
+    ports: tuple[dict[str, Port], dict[str, Port]]
     fresh: dict[str, FreshOutput]
     plan: MemoryPlan | None
 
@@ -83,9 +89,20 @@ class AllSizes:
             sizes,
             Arguments(inputs, "input"),
             Arguments(outputs, "output"),
+            (self._ports("input", inputs), self._ports("output", outputs)),
             {spec.name: FreshOutput(spec.sizes(), spec.dtype.numpy) for spec in outputs},
             place_all(image.lives, sizes) if image.symbols else None,
         )
+
+    def _ports(self, kind: str, specs: tuple[TensorSpec, ...]) -> dict[str, Port]:
+        slots: dict[int, list[int]] = {place: [] for place in range(len(specs))}
+        for number, slot in enumerate(self._image.slots):
+            if slot.kind == kind:
+                slots[slot.where].append(number)
+        return {
+            spec.name: Port(tuple(slots[place]), spec.sizes(), spec.dtype.numpy)
+            for place, spec in enumerate(specs)
+        }
 
 
 def _at(specs: tuple[TensorSpec, ...], sizes: Values) -> tuple[TensorSpec, ...]:
