@@ -11,6 +11,7 @@ from compiler.codegen.program import phase_calls, program_object
 from compiler.pipeline import build_kernel, choose_schedules
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.schedule.source import ScheduleSource
+from compiler.symbol import as_size
 from compiler.target import Target
 from compiler.workload.index_operands import index_extents
 from compiler.workload.program import STAGGER, STAGGERED_BYTES, Program, Subgraph
@@ -49,7 +50,8 @@ class OwnKernels:
         self._slot_of: dict[str, int] = {}
         self._written = 0
         slots = [self._place(program, s, k) for s, k in zip(subgraphs, kernels, strict=True)]
-        calls = tuple(c for k, places in zip(kernels, slots, strict=True) for c in phase_calls(k, places))
+        works = [as_size(s.workload.work) for s in subgraphs]
+        calls = tuple(c for item in zip(kernels, slots, works, strict=True) for c in phase_calls(*item))
         objects = phase_objects(kernels)
         code = program_object(calls, target)
         loaded = LoadedProgram([*objects.values(), code, team_object(target)])

@@ -66,8 +66,8 @@ done:
 """
 
 
-def emit_clears(number: int, clears: tuple[Clear, ...]) -> list[str]:
-    """Instructions of a program's Call: share `id` of `size` clears its part of each Strip."""
+def emit_clears(number: int, clears: tuple[Clear, ...], share: str, shares: str) -> list[str]:
+    """Instructions of a program's Call: a share of so many clears its part of each Strip."""
     lines = []
     for place, clear in enumerate(clears):
         base = f"%c{number}.{place}"
@@ -77,10 +77,10 @@ def emit_clears(number: int, clears: tuple[Clear, ...]) -> list[str]:
             own = f"{base}.{which}"
             lines += [
                 f"  {own}.at = getelementptr i8, ptr {base}, i64 {strip.start}",
-                f"  {own}.b = mul i64 %id, {strip.count}",
-                f"  {own}.begin = udiv i64 {own}.b, %size",
+                f"  {own}.b = mul i64 {share}, {strip.count}",
+                f"  {own}.begin = udiv i64 {own}.b, {shares}",
                 f"  {own}.e = add i64 {own}.b, {strip.count}",
-                f"  {own}.end = udiv i64 {own}.e, %size",
+                f"  {own}.end = udiv i64 {own}.e, {shares}",
                 f"  call void @clear(ptr {own}.at, i64 {strip.length}, i64 {strip.stride}, "
                 f"i64 {own}.begin, i64 {own}.end)",
             ]

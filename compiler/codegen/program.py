@@ -2,10 +2,15 @@
 
     i64   program_phases()
     void  program_phase(table, phase, share, shares)
+    i1    program_is_small(table)
 
 `table` is an array of pointers; each Call names the slots that hold its buffers, and those that hold the values of its
 symbols (as numbers: a static program has none). A share is a range of the phase's parallel loop; all that are not
 empty may be computed at the same time, and none of the next phase before all of this one.
+
+Calls that have no parallel loop, or less work than a team is worth waking for, are not shared out. Those that follow
+each other are one phase, of which share 0 does everything. Where no Call has more work for the sizes in the table, the
+program is small: its caller runs it alone.
 
 A program that is profiled also writes nanoseconds of the system's monotonic clock into an array that the table points
 to, i64 stamps[shares][calls][2]: when each share of a Call began, and when it ended.
@@ -13,9 +18,11 @@ to, i64 stamps[shares][calls][2]: when each share of a Call began, and when it e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
 
 from compiler.codegen.clear import CLEAR, Clear, emit_clears
 from compiler.codegen.emitter import Emitter
@@ -26,6 +33,9 @@ from compiler.index import Index
 from compiler.symbol import Size
 from compiler.target import Target
 
+SMALL = 1 << 14
+"""Work that one thread has done by the time another hears of it: about a microsecond, most of it in vectors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -35,6 +45,7 @@ class Call:
         symbol: name of the function.
         slots: the table's slot of each pointer.
         parallel_extent: of the loop that is shared out, over the names in `sizes`.
+        work: `Workload.work` of its kernel, over the same names.
         sizes: the table's slot of each of the kernel's symbols, in the kernel's order.
         clears: what is set to zero beside it; the kernel neither reads nor writes it.
     """
@@ -42,16 +53,24 @@ class Call:
     symbol: str
     slots: tuple[int, ...]
     parallel_extent: Size
+    work: Size
     sizes: tuple[tuple[str, int], ...] = ()
     clears: tuple[Clear, ...] = ()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is for all members of a team, whatever the sizes are, or for some sizes."""
+        return self.parallel_extent != 1 and not (isinstance(self.work, int) and self.work <= SMALL)
 
-def phase_calls(kernel: Kernel, slots: tuple[int, ...], clears: tuple[Clear, ...] = ()) -> tuple[Call, ...]:
+
+def phase_calls(
+    kernel: Kernel, slots: tuple[int, ...], work: Size, clears: tuple[Clear, ...] = ()
+) -> tuple[Call, ...]:
     """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols. The first phase clears."""
     count = len(kernel.params)
     sizes = tuple(zip(kernel.symbols, slots[count:], strict=True))
     return tuple(
-        Call(phase.symbol, slots[:count], phase.parallel_extent, sizes, () if i else clears)
+        Call(phase.symbol, slots[:count], phase.parallel_extent, work, sizes, () if i else clears)
         for i, phase in enumerate(kernel.phases)
     )
 
@@ -87,11 +106,14 @@ define internal void @stamp(ptr %stamps, i64 %place) noinline {
 
 
 def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
-    cases = " ".join(f"i64 {number}, label %call{number}" for number in range(len(calls)))
+    phases = [list(some) for _, some in groupby(enumerate(calls), key=_phase_of)]
+    cases = " ".join(f"i64 {number}, label %phase{number}" for number in range(len(phases)))
     lines = [
         "define i64 @program_phases() {",
-        f"  ret i64 {len(calls)}",
+        f"  ret i64 {len(phases)}",
         "}",
+        "",
+        *_is_small(calls),
         "",
         "define void @program_phase(ptr %table, i64 %phase, i64 %id, i64 %size) {",
         "entry:",
@@ -103,24 +125,77 @@ def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
             f"  %stamps.own = mul i64 %id, {2 * len(calls)}",
         ]
     lines.append(f"  switch i64 %phase, label %none [ {cases} ]")
-    for number, call in enumerate(calls):
-        lines.append(f"call{number}:")
-        sizes = {name: f"%n{number}.{place}" for place, (name, _) in enumerate(call.sizes)}
-        for name, slot in call.sizes:
-            lines.append(f"  {sizes[name]}.p = getelementptr i64, ptr %table, i64 {slot}")
-            lines.append(f"  {sizes[name]} = load i64, ptr {sizes[name]}.p, align 8")
-        lines += _share(number, call.parallel_extent, sizes)
-        arguments = []
-        for place, slot in enumerate(call.slots):
-            name = f"%k{number}.{place}"
-            lines.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {slot}")
-            lines.append(f"  {name} = load ptr, ptr {name}.p")
-            arguments.append(f"ptr {name}")
-        arguments += [f"i64 {size}" for size in (*sizes.values(), f"%begin{number}", f"%end{number}")]
-        run = [*emit_clears(number, call.clears), f"  call void @{call.symbol}({', '.join(arguments)})"]
-        lines += run if stamps is None else [*_stamp(2 * number), *run, *_stamp(2 * number + 1)]
+    for number, phase in enumerate(phases):
+        lines.append(f"phase{number}:")
+        share, shares = "%id", "%size"
+        if not phase[0][1].is_shared:
+            share, shares = "0", "1"
+            lines += [
+                f"  %first{number} = icmp eq i64 %id, 0",
+                f"  br i1 %first{number}, label %alone{number}, label %none",
+                f"alone{number}:",
+            ]
+        for place, call in phase:
+            run = _call(place, call, share, shares)
+            lines += run if stamps is None else [*_stamp(2 * place), *run, *_stamp(2 * place + 1)]
         lines.append("  ret void")
     return "\n".join([*lines, "none:", "  ret void", "}", ""])
+
+
+def _phase_of(numbered: tuple[int, Call]) -> int:
+    """What Calls of one phase have in common: nothing but that neither is shared."""
+    number, call = numbered
+    return number if call.is_shared else -1
+
+
+def _is_small(calls: Sequence[Call]) -> list[str]:
+    """The function that says whether there is nothing to share for the sizes in the table."""
+    shared = [(number, call) for number, call in enumerate(calls) if call.is_shared]
+    lines, small = ["define i1 @program_is_small(ptr %table) {"], "true"
+    if any(isinstance(call.work, int) for _, call in shared):
+        shared, small = [], "false"
+    for number, call in shared:
+        sizes = _sizes(number, call)
+        work, total = _number(f"work{number}.", call.work, sizes.names)
+        lines += [
+            *sizes.lines,
+            *work,
+            f"  %fits{number} = icmp ule i64 {total}, {SMALL}",
+            f"  %small{number} = and i1 {small}, %fits{number}",
+        ]
+        small = f"%small{number}"
+    return [*lines, f"  ret i1 {small}", "}"]
+
+
+def _call(number: int, call: Call, share: str, shares: str) -> list[str]:
+    """One Call; `share`, `shares`: SSA values or numbers."""
+    sizes = _sizes(number, call)
+    lines = [*sizes.lines, *_share(number, call.parallel_extent, sizes.names, share, shares)]
+    arguments = []
+    for place, slot in enumerate(call.slots):
+        name = f"%k{number}.{place}"
+        lines.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {slot}")
+        lines.append(f"  {name} = load ptr, ptr {name}.p")
+        arguments.append(f"ptr {name}")
+    arguments += [f"i64 {size}" for size in (*sizes.names.values(), f"%begin{number}", f"%end{number}")]
+    clears = emit_clears(number, call.clears, share, shares)
+    return [*lines, *clears, f"  call void @{call.symbol}({', '.join(arguments)})"]
+
+
+class _Sizes(NamedTuple):
+    """SSA names of a Call's symbols, and the lines that load them."""
+
+    names: dict[str, str]
+    lines: list[str]
+
+
+def _sizes(number: int, call: Call) -> _Sizes:
+    found = _Sizes({}, [])
+    for place, (name, slot) in enumerate(call.sizes):
+        found.names[name] = ssa = f"%n{number}.{place}"
+        found.lines.append(f"  {ssa}.p = getelementptr i64, ptr %table, i64 {slot}")
+        found.lines.append(f"  {ssa} = load i64, ptr {ssa}.p, align 8")
+    return found
 
 
 def _stamp(place: int) -> list[str]:
@@ -134,18 +209,24 @@ def _types(call: Call) -> list[str]:
     return ["ptr"] * len(call.slots) + ["i64"] * (len(call.sizes) + 2)
 
 
-def _share(number: int, size: Size, values: Mapping[str, str]) -> list[str]:
-    """Share `id` of `size` is extent*id/size .. extent*(id+1)/size; `values`: SSA name of each symbol."""
-    out = Emitter(prefix=f"share{number}.")
+def _number(prefix: str, size: Size, names: Mapping[str, str]) -> tuple[list[str], int | str]:
+    """A size, and the lines that compute it; `names`: the SSA name of each symbol."""
+    out = Emitter(prefix=prefix)
     indices = Indices(out)
     with ExitStack() as stack:
-        for name, ssa in values.items():
+        for name, ssa in names.items():
             stack.enter_context(indices.variable(name, ssa))
-        extent = indices.number(indices.linear(Index.of(size)), 0)
+        number = indices.number(indices.linear(Index.of(size)), 0)
+    return out.lines, number
+
+
+def _share(number: int, size: Size, names: Mapping[str, str], share: str, shares: str) -> list[str]:
+    """Share i of n is extent*i/n .. extent*(i+1)/n."""
+    lines, extent = _number(f"share{number}.", size, names)
     return [
-        *out.lines,
-        f"  %b{number}.n = mul i64 {extent}, %id",
-        f"  %begin{number} = udiv i64 %b{number}.n, %size",
+        *lines,
+        f"  %b{number}.n = mul i64 {extent}, {share}",
+        f"  %begin{number} = udiv i64 %b{number}.n, {shares}",
         f"  %e{number}.n = add i64 %b{number}.n, {extent}",
-        f"  %end{number} = udiv i64 %e{number}.n, %size",
+        f"  %end{number} = udiv i64 %e{number}.n, {shares}",
     ]

@@ -6,13 +6,15 @@ The program around it gives, for a phase by its number:
 
     i64   program_phases()
     void  program_phase(table, phase, share, shares)
+    i1    program_is_small(table)
 
-A team may run one program after the other: its state says whose phases are under way. Its phase word is 2p + 1 while
-the p-th phase since the team's start is under way, and 2p between runs, before it. Each member takes the share of its
-own number, so that it finds in its caches what it wrote there; one that has waited for SPINS_BEFORE_STEAL takes what
-another member has not begun, and does not wait in the next phase. Who ends the last share of a phase opens the next.
-So nobody waits for a member that another thread keeps from its core, unless that happened within a share
-(`team_yield` sees to it that it rarely does), and a member that comes back goes on where the others are.
+A program that is small is run by its caller alone. A team may run one program after the other: its state says whose
+phases are under way. Its phase word is 2p + 1 while the p-th phase since the team's start is under way, and 2p between
+runs, before it. Each member takes the share of its own number, so that it finds in its caches what it wrote there; one
+that has waited for SPINS_BEFORE_STEAL takes what another member has not begun, and does not wait in the next phase. Who
+ends the last share of a phase opens the next. So nobody waits for a member that another thread keeps from its core,
+unless that happened within a share (`team_yield` sees to it that it rarely does), and a member that comes back goes on
+where the others are.
 
 What a run returns does not depend on who computes which share. A share is taken by moving its word from an earlier
 phase to this one; that succeeds only while the phase is under way, for it cannot end before the share has been taken
@@ -31,6 +33,7 @@ SPINS_BEFORE_BLOCK = 100_000
 RUN_ALONE = """
 declare i64 @program_phases()
 declare void @program_phase(ptr, i64, i64, i64)
+declare i1 @program_is_small(ptr)
 
 define internal void @run_alone(ptr %table) {
 entry:
@@ -173,8 +176,10 @@ entry:
   %size.p = getelementptr i8, ptr %team, i64 256
   %size = load i32, ptr %size.p, align 4
   %one = icmp eq i32 %size, 1
-  br i1 %one, label %only, label %call
-only:
+  %small = call i1 @program_is_small(ptr %table)
+  %only = or i1 %one, %small
+  br i1 %only, label %alone, label %call
+alone:
   call void @run_alone(ptr %table)
   ret void
 call:

@@ -2,9 +2,11 @@
 
     i64   program_phases()
     void  program_phase(table, phase, share, shares)
+    i1    program_is_small(table)
 
 The table holds the kernel's pointers, the values of its symbols, and for each phase the function's address and the
-extent of its parallel loop. As in compiler.codegen.program, a share is a range of that loop.
+extent of its parallel loop. It is never small: what is measured is shared out. As in compiler.codegen.program, a share
+is a range of that loop.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ def emit_trial(pointers: int, symbols: int, phases: int) -> str:
     lines = [
         "define i64 @program_phases() {",
         f"  ret i64 {phases}",
+        "}",
+        "",
+        "define i1 @program_is_small(ptr %table) {",
+        "  ret i1 false",
         "}",
         "",
         "define void @program_phase(ptr %table, i64 %phase, i64 %share, i64 %shares) {",

@@ -34,7 +34,7 @@ from compiler.runtime.memory_plan import Life
 from compiler.symbol import Symbol, as_size
 from compiler.target import target_from_json, target_json
 
-MAGIC = b"LUTHIER4"
+MAGIC = b"LUTHIER5"
 _KIND = MAGIC[:-1]
 _PREFIX = 64
 _WORD = 8
@@ -207,13 +207,13 @@ def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
 
 def _call_json(call: KernelCall) -> list[Any]:
     clears = [[c.slot, [[s.start, s.length, s.stride, s.count] for s in c.strips]] for c in call.clears]
-    return [call.kernel, list(call.slots), call.name, clears]
+    return [call.kernel, list(call.slots), call.name, index_json(Index.of(call.work)), clears]
 
 
 def _call(data: Any) -> KernelCall:
-    kernel, slots, name, clears = data
+    kernel, slots, name, work, clears = data
     found = tuple(Clear(slot, tuple(Strip(*strip) for strip in strips)) for slot, strips in clears)
-    return KernelCall(kernel, tuple(slots), name, found)
+    return KernelCall(kernel, tuple(slots), name, as_size(index_from_json(work)), found)
 
 
 def _spec_json(spec: TensorSpec) -> list[Any]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from compiler.codegen.clear import Clear
 from compiler.codegen.kernel import Kernel
+from compiler.codegen.program import Call, phase_calls
 from compiler.dtype import DType
 from compiler.runtime.memory_plan import Life
 from compiler.schedule.source import Lookup
@@ -72,13 +73,19 @@ class Slot:
 class KernelCall:
     """One call of the program: the kernel's name, its slots (pointers, then symbols), and for people the Subgraph's.
 
-    `clears`: borders of its outputs, which the program sets to zero at the same time.
+    `clears`: borders of its outputs, which the program sets to zero at the same time. `work`: of the Workload, over the
+    kernel's symbols.
     """
 
     kernel: str
     slots: tuple[int, ...]
     name: str
+    work: Size
     clears: tuple[Clear, ...] = ()
+
+    def phases(self, kernel: Kernel) -> tuple[Call, ...]:
+        """The phases of the kernel."""
+        return phase_calls(kernel, self.slots, self.work, self.clears)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.codegen.clear import Clear
 from compiler.codegen.kernel import Kernel, Param
-from compiler.codegen.program import phase_calls, program_object
+from compiler.codegen.program import program_object
 from compiler.graph.ir import TensorType
 from compiler.index import Index
 from compiler.packing import Packing
@@ -48,9 +48,7 @@ def link(
     plan = MemoryPlan(0, 0, {}) if program.symbols else plan_memory(program, scratch, replaces)
     linker = _Linker(program, plan, values, pool, consume=consume)
     calls = tuple(linker.call(*item) for item in zip(count(), program.subgraphs, kernels, strict=False))
-    raw = tuple(
-        c for call, k in zip(calls, kernels, strict=True) for c in phase_calls(k, call.slots, call.clears)
-    )
+    raw = tuple(c for call, k in zip(calls, kernels, strict=True) for c in call.phases(k))
     return Image(
         name=program.name,
         inputs=_specs(program.inputs),
@@ -120,7 +118,10 @@ class _Linker:
             slots.append(self._number(slot))
         numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
         slots += [self._number(Slot("symbol", number)) for number in numbers]
-        return KernelCall(kernel.name, tuple(slots), subgraph.name, self._clears(subgraph, kernel, slots))
+        work = as_size(subgraph.workload.work)
+        return KernelCall(
+            kernel.name, tuple(slots), subgraph.name, work, self._clears(subgraph, kernel, slots)
+        )
 
     def _clears(self, subgraph: Subgraph, kernel: Kernel, slots: Sequence[int]) -> tuple[Clear, ...]:
         """The borders of the outputs. Those of the model have none: the caller's array is all written."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.codegen.program import phase_calls, program_object
+from compiler.codegen.program import program_object
 from compiler.dtype import DType
 from compiler.runtime.arguments import Array, Binding, Values
 from compiler.runtime.image import Image, KernelCall, Slot, TensorSpec
@@ -128,7 +128,7 @@ class Profiler:
     def _kernel(self, call: KernelCall, stamps: Array) -> KernelTime:
         """`stamps`: shape (runs, shares, phases of the kernel, 2)."""
         spent = (stamps[..., 1] - stamps[..., 0]).mean(axis=1)
-        lasted = stamps[..., 1].max(axis=1) - stamps[..., 0].min(axis=1)
+        lasted = stamps[..., 1].max(axis=1) - _begins(stamps).min(axis=1)
         busy = float(spent.sum() / max(1, lasted.sum()))
         constant, value = self._bytes(call)
         return KernelTime(call.name, call.kernel, _seconds(stamps), busy, constant, value)
@@ -146,7 +146,7 @@ class Profiler:
 
 def _with_stamps(image: Image) -> Image:
     """The same model with one more output, which its program fills with times."""
-    calls = tuple(c for k in image.calls for c in phase_calls(image.kernels[k.kernel], k.slots, k.clears))
+    calls = tuple(c for k in image.calls for c in k.phases(image.kernels[k.kernel]))
     program = program_object(calls, image.target, stamps=len(image.slots))
     spec = TensorSpec(_STAMPS, (image.threads, len(calls), 2), DType.I64)
     slots = (*image.slots, Slot("output", len(image.outputs)))
@@ -155,5 +155,14 @@ def _with_stamps(image: Image) -> Image:
 
 def _seconds(stamps: Array) -> tuple[float, ...]:
     """From the first begin to the last end, per run."""
-    lasted = stamps[..., 1].max(axis=(1, 2)) - stamps[..., 0].min(axis=(1, 2))
+    lasted = stamps[..., 1].max(axis=(1, 2)) - _begins(stamps).min(axis=(1, 2))
     return tuple(float(ns) * 1e-9 for ns in lasted)
+
+
+def _begins(stamps: Array) -> Array:
+    """When shares began; one that took no part is no first one."""
+    return np.where(stamps[..., 0], stamps[..., 0], np.iinfo(np.int64).max)
+
+
+def _ends(stamps: Array) -> Array:
+    return stamps[..., 1]

@@ -12,7 +12,7 @@ import pytest
 
 from compiler.codegen.llvm import emit_object
 from compiler.codegen.probes import arithmetic_probe
-from compiler.codegen.program import emit_program, phase_calls
+from compiler.codegen.program import SMALL, emit_program, phase_calls
 from compiler.codegen.team import MEMBER_BYTES, MEMBER_OFFSET, RESTS
 from compiler.codegen.team_yield import CONTENDED_NS, TURN_NS
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
@@ -28,7 +28,7 @@ class Team(Execution):
     def __init__(self, threads: int) -> None:
         target = native_target()
         kernel = arithmetic_probe(target, threads, "multiply_add")
-        program = emit_object(emit_program(phase_calls(kernel, (0,))), target)
+        program = emit_object(emit_program(phase_calls(kernel, (0,), SMALL + 1)), target)
         code = [kernel.phases[0].object_code, program, team_object(target)]
         super().__init__(LoadedProgram(code), threads, 1, own=True)
         assert self._own is not None

@@ -74,10 +74,10 @@ def test_a_border_in_many_pieces_is_not_cleared_in_each_run() -> None:
 
 
 def test_members_share_a_strip_out() -> None:
-    text = "\n".join(emit_clears(0, (Clear(3, (Strip(8, 16, 64, 10),)),)))
+    text = "\n".join(emit_clears(0, (Clear(3, (Strip(8, 16, 64, 10),)),), "%id", "%size"))
     assert "mul i64 %id, 10" in text
     assert text.count("call void @clear(") == 1
-    assert emit_clears(0, ()) == []
+    assert emit_clears(0, (), "%id", "%size") == []
 
 
 def test_the_arena_is_as_large_as_what_lives_at_once() -> None:

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.codegen.program import Call, emit_program
+from compiler.codegen.program import SMALL, Call, emit_program
 from compiler.pipeline import compile_program, load_graph, lower, lower_any_size
 from compiler.runtime.profile import Profiler
 from compiler.schedule.source import NoSource
@@ -74,6 +74,6 @@ def test_open_sizes_are_profiled_at_those_of_the_inputs() -> None:
 
 
 def test_a_program_that_is_not_profiled_reads_no_clock() -> None:
-    calls = (Call("k", (0, 1), 4), Call("l", (1, 2), 4))
+    calls = (Call("k", (0, 1), 4, SMALL + 1), Call("l", (1, 2), 4, SMALL + 1))
     assert "clock" not in emit_program(calls)
     assert emit_program(calls, stamps=3).count("call void @stamp(") == 4
