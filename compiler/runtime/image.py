@@ -73,8 +73,9 @@ class Slot:
 class KernelCall:
     """One call of the program: the kernel's name, its slots (pointers, then symbols), and for people the Subgraph's.
 
-    `clears`: borders of its outputs, which the program sets to zero at the same time. `work`: of the Workload, over the
-    kernel's symbols.
+    Attributes:
+        work: of its Workload, over the kernel's symbols (compiler/workload/work.py).
+        clears: borders of its outputs, which the program sets to zero at the same time.
     """
 
     kernel: str

@@ -25,6 +25,7 @@ from compiler.target import Target
 from compiler.workload.ir import Operand
 from compiler.workload.program import Program, Subgraph
 from compiler.workload.reread import reread_inputs
+from compiler.workload.work import work_of
 
 
 def link(
@@ -118,7 +119,7 @@ class _Linker:
             slots.append(self._number(slot))
         numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
         slots += [self._number(Slot("symbol", number)) for number in numbers]
-        work = as_size(subgraph.workload.work)
+        work = as_size(work_of(subgraph.workload))
         return KernelCall(
             kernel.name, tuple(slots), subgraph.name, work, self._clears(subgraph, kernel, slots)
         )

@@ -147,12 +147,6 @@ class Stage:
         arithmetic = sum(isinstance(e, Apply) for result in self.results for e in walk(result.body))
         return (arithmetic + (self.reducer is not None)) * self.points
 
-    @property
-    def work(self) -> Index:
-        """All that its iterations do, operations or not: nodes of expressions."""
-        nodes = sum(1 for result in self.results for _ in walk(result.body))
-        return product(a.extent for a in (*self.axes, *self.reduce_axes)) * nodes
-
 
 @dataclass(frozen=True)
 class Workload:
@@ -177,11 +171,6 @@ class Workload:
     def operations(self) -> int:
         """Arithmetic operations of one run."""
         return sum(stage.operations for stage in self.stages)
-
-    @property
-    def work(self) -> Index:
-        """All that one run does, over the symbols; see `Stage.work`."""
-        return sum((stage.work for stage in self.stages), Index())
 
     @property
     def anchor(self) -> Stage:

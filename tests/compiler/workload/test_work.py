@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import NodeProto, helper
+
+from compiler.pipeline import load_graph, lower, lower_any_size
+from compiler.workload.work import work_of
+from tests.compiler.frontend.models import model, relu
+
+
+def work(*nodes: NodeProto, x: tuple[int, ...], **constants: np.ndarray) -> int:
+    (subgraph,) = lower(load_graph(model(nodes, {"x": x}, constants))).subgraphs
+    return int(work_of(subgraph.workload).constant or 0)
+
+
+def test_a_map_counts_its_nodes() -> None:
+    assert work(relu(), x=(8, 16)) == 8 * 16 * 3 * 4
+
+
+def test_a_sum_of_products_counts_least() -> None:
+    found = work(helper.make_node("MatMul", ["x", "w"], ["y"]), x=(8, 32), w=np.ones((32, 16), np.float32))
+    stored = 8 * 16 * 4
+    assert found == 8 * 32 * 16 * 3 + stored
+
+
+@pytest.mark.parametrize(
+    ("source", "axis", "apart"),
+    [("x", 0, False), ("x", 1, False), ("turned", 0, False), ("turned", 1, False)],
+)
+def test_reductions_read_along_what_is_left_or_what_is_summed(source: str, axis: int, *, apart: bool) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0]),
+        helper.make_node("ReduceMax", [source, "axes"], ["y"], keepdims=0),
+    ]
+    assert (work(*nodes, x=(8, 16), axes=np.array([axis])) >= 64 * 8 * 16) == apart
+
+
+def test_elements_that_lie_apart_count_as_whole_vectors_do() -> None:
+    assert work(helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0]), x=(8, 16)) == 64 * 8 * 16
+    window = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    assert work(window, x=(1, 2, 8, 16)) >= 64 * 2 * 8 * 16
+
+
+def test_open_sizes_are_symbols() -> None:
+    (subgraph,) = lower_any_size(model([relu()], {"x": ["n", 16]})).subgraphs
+    (own,) = subgraph.workload.symbols
+    assert str(work_of(subgraph.workload)) == f"{own.name}*{16 * 3 * 4}"
