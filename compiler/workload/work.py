@@ -1,10 +1,11 @@
 """Work: about how long a run of a Workload takes, without a Schedule, to tell what is too little to share out.
 
-    y[s0] = max(a[s0], 0)               3 nodes of 4 units, for each element
+    y[s0] = max(a[s0], 0)               3 nodes of 4 units, for each element, and 8 for each byte of a and y
     y[s0] = sum(r0) a[s0, r0] * b[r0]   3 nodes of 1 unit, for each product: one instruction adds it
     y[s0] = a[4 * s0]                   one node of 64 units: each element has a line of its own
 
-A unit is about 5 ps where there are vectors of 16 lanes. What is left out: how many lanes are used, and caches.
+A unit is about 5 ps where there are vectors of 16 lanes. What is left out: how many lanes are used, and how far
+away constants are.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from compiler.workload.ir import Stage, Workload
 _PRODUCT, _OTHER, _APART = 1, 4, 64
 """Units of a node of a sum of products, of any other node, and of a load whose elements lie apart."""
 
+_BYTE = 8
+"""Units of a byte of what is read or written, constants apart: half of it may be near another core."""
 _LANES = 16
 """Of a sum that is read along its own axis."""
 
 
 def work_of(workload: Workload) -> Index:
     """Units of one run, over the Workload's symbols."""
-    return sum((_work(stage) for stage in workload.stages), Index())
+    moved = [o for o in (*workload.operands, *workload.outputs) if not o.constant]
+    total = sum((o.count * (o.dtype.size_bytes * _BYTE) for o in moved), Index())
+    return sum((_work(stage) for stage in workload.stages), total)
 
 
 def _work(stage: Stage) -> Index:
