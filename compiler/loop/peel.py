@@ -11,6 +11,9 @@ The first iteration gets code of its own where a guard is different there (the l
 do the first and last few of a sum (the taps that read padding there). So do the first and the last where unrolled loops
 repeat a test that is open there.
 Extents over symbols are settled before (compiler.loop.settle).
+
+Borders along many axes multiply (three for each axis of a window in space and time). Where that would be more code than
+a phase may have, the outermost loops stay whole, and test in each iteration what the others know.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from dataclasses import replace
 from itertools import product
 
 from compiler.index import Index
+from compiler.loop.count import LOOP_LIMIT, most_loops
 from compiler.loop.ir import (
     Block,
     Extent,
@@ -31,6 +35,7 @@ from compiler.loop.ir import (
     Stmt,
     Store,
     block,
+    sub_statements,
     walk_statements,
     with_parts,
 )
@@ -53,8 +58,33 @@ MOST_TAPS = 4
 def peel(nest: LoopNest) -> LoopNest:
     """Peel every loop that needs it. The nest must be simplified."""
     ranges = ranges_of(nest.symbols)
-    body = _peel(nest.body, ranges)
-    return nest if body is nest.body else replace(nest, body=simplify_statement(body, ranges))
+    depth = max(_depth(phase) for phase in nest.phases)
+    for whole in range(depth + 1):
+        body = _peel_within(nest.body, whole, ranges)
+        if body is nest.body:
+            return nest
+        peeled = replace(nest, body=simplify_statement(body, ranges))
+        if most_loops(peeled) <= LOOP_LIMIT:
+            return peeled
+    return nest
+
+
+def _depth(stmt: Stmt) -> int:
+    inside = max(map(_depth, sub_statements(stmt)), default=0)
+    return inside + isinstance(stmt, For)
+
+
+def _peel_within(stmt: Stmt, whole: int, ranges: Mapping[str, int]) -> Stmt:
+    """`_peel` inside of so many loops, which stay whole."""
+    if not whole:
+        return _peel(stmt, ranges)
+    match stmt:
+        case For(var, extent):
+            return with_parts(stmt, lambda part: _peel_within(part, whole - 1, {**ranges, var: extent.limit}))
+        case Let(var, _, size):
+            return with_parts(stmt, lambda part: _peel_within(part, whole, {**ranges, var: size}))
+        case _:
+            return with_parts(stmt, lambda part: _peel_within(part, whole, ranges))
 
 
 def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:
