@@ -18,7 +18,7 @@ from compiler.schedule.steps import Algorithm
 from compiler.space.chains import has_long_chain
 from compiler.space.row_phases import RowPhases
 from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices, RowPlan
-from compiler.space.row_structure import reads_columns, row_axes, summed_axis
+from compiler.space.row_structure import RowAxes, reads_columns, row_axes, summed_axis
 from compiler.space.skewed_rows import SkewedRows, skewed_rows
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.space.structure import MANY_CHANNELS
@@ -37,6 +37,7 @@ WORTH_KEEPING = 1 << 12
 FEW_OTHERS = 8
 """Elements that are summed up for each of all other stages, where phases do not take longer to go through."""
 SHARES_PER_THREAD = 4
+PAIR = 2
 LONG_MOMENTS = 64
 """Vectors of a row from which on reading it once less is worth a sum of its first eighth."""
 SHORTEST_ROW, LONG_ROW = 6, 512
@@ -68,7 +69,8 @@ class Rows:
 
     def applies(self, workload: Workload) -> bool:
         """All reductions have the same rows and take each element once; the last stage is a map over those rows."""
-        return row_axes(workload) is not None
+        axes = row_axes(workload)
+        return axes is not None and not (len(workload.stages) == 2 and _are_pairs(axes))
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: block, sweep, accumulators, unroll, parallel; maps (which are repeated) where several stages read one.
@@ -118,6 +120,11 @@ class Rows:
         direct = tuple(_nearest(knob, usual[knob.name]) for knob in knobs)
         starts = (direct,) if skew is not None and direct != default else ()
         return SearchSpace(knobs, default, legal, build, starts)
+
+
+def _are_pairs(axes: RowAxes) -> bool:
+    """Whether rows are two elements side by side (of a few lines): two lanes of a vector; neighbouring rows fill it."""
+    return axes.vector is not None and axes.vector.size == PAIR and not axes.along_rows
 
 
 def _fits(plan: RowPlan, choices: RowChoices, target: Target, size_bytes: int) -> bool:

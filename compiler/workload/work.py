@@ -2,7 +2,7 @@
 
     y[s0] = max(a[s0], 0)               3 nodes of 4 units, for each element, and 8 for each byte of a and y
     y[s0] = sum(r0) a[s0, r0] * b[r0]   3 nodes of 1 unit, for each product: one instruction adds it
-    y[s0] = a[4 * s0]                   one node of 64 units: each element has a line of its own
+    y[s0] = a[4 * s0]                   one node of 16 units: vectors are picked from four lines; of 64 at most
 
 A unit is about 5 ps where there are vectors of 16 lanes. What is left out: how many lanes are used, and how far
 away constants are.
@@ -38,20 +38,23 @@ def _work(stage: Stage) -> Index:
         return points * (_PRODUCT * len(nodes))
     inner = [stage.axes[-1].name]
     inner += [a.name for a in stage.reduce_axes[-1:] if _at_least(a.extent, _LANES)]
-    return points * sum(_APART if _lies_apart(node, inner) else _OTHER for node in nodes)
+    return points * sum(_units(node, inner) for node in nodes)
 
 
 def _at_least(extent: Index, count: int) -> bool:
     return extent.constant is None or extent.const >= count
 
 
-def _lies_apart(node: Expr, inner: list[str]) -> bool:
-    """Whether a node is a load of elements that do not follow each other along any of these axes."""
-    return isinstance(node, Load) and not any(_follow(node, name) for name in inner)
+def _units(node: Expr, inner: list[str]) -> int:
+    """Of a node; of a load as many as the lines that a vector of its elements is picked from."""
+    if not isinstance(node, Load):
+        return _OTHER
+    return min(_APART, _OTHER * min(_step(node, name) for name in inner))
 
 
-def _follow(load: Load, axis: str) -> bool:
+def _step(load: Load, axis: str) -> int:
+    """How far apart, in elements, what follows each other along an axis lies; a vector and more where it is unknown."""
     *outer, last = load.indices or (Index(),)
     step = dict(last.terms).get(axis, 0)
     others = (last - Index.of(axis) * step, *outer)
-    return step in (0, 1) and not any(axis in index.names() for index in others)
+    return _LANES if any(axis in index.names() for index in others) else max(1, abs(step))

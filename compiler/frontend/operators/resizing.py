@@ -144,7 +144,7 @@ def _by_sizes(call: OperatorCall, sizes: list[int], axes: list[int]) -> list[_Di
     shape = call.shape(0)
     if len(sizes) != len(axes):
         call.reject(f"has sizes {sizes} for {len(axes)} axes")
-    scales = [n / shape[axis] for axis, n in zip(axes, sizes, strict=True)]
+    scales = [n / shape[axis] if shape[axis] else 1.0 for axis, n in zip(axes, sizes, strict=True)]
     policy = call.text("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
         call.reject(f"has the unknown keep_aspect_ratio_policy {policy[:20]!r}")
@@ -163,6 +163,13 @@ def _output(call: OperatorCall) -> str:
 def _emit(call: OperatorCall, dimensions: list[_Dimension], method: _Method) -> None:
     """What shrinks the image comes first."""
     value, dtype = call.value(0), call.dtype(call.value(0))
+    shape = list(call.shape(0))
+    for d in dimensions:
+        if d.outputs and not d.size:
+            call.reject(f"makes {d.outputs} places along axis {d.place}, of which there is no element")
+        shape[d.place] = d.outputs
+    if 0 in shape:
+        return call.emit_constant(np.zeros(shape, dtype.numpy))
     if method.mode != "nearest":
         float_operands(call, value)
     resized = {
@@ -177,7 +184,7 @@ def _emit(call: OperatorCall, dimensions: list[_Dimension], method: _Method) -> 
             value = call.intermediate(_resampled(call, value, place, found), f"resized{place}")
     if method.coordinates == "tf_crop_and_resize":
         value = _extrapolated(call, value, dimensions, dtype)
-    call.emit_same(value)
+    return call.emit_same(value)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.errors import ModelError
+from compiler.frontend import import_model
+from compiler.graph.evaluate import evaluate_graph
 from tests.compiler.frontend.cases import Case, case, floats, ints, run_case, run_one, weights
+from tests.compiler.frontend.models import model
 
 SMALL = (2, 3, 5, 4)
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel")
@@ -69,3 +73,28 @@ def test_whole_numbers_of_a_resized_image_are_exact() -> None:
     )
     actual = run_one(node, x, {"sizes": ints(1, 1, 5)})
     np.testing.assert_array_equal(actual[0, 0, ::2], x.astype(np.float64)[0, 0])
+
+
+def resized_shape(x: np.ndarray, sizes: np.ndarray, mode: str = "nearest") -> np.ndarray:
+    """Of an image that is known."""
+    nodes = [
+        helper.make_node("Resize", ["x", "", "", "sizes"], ["resized"], mode=mode),
+        helper.make_node("Shape", ["resized"], ["y"]),
+    ]
+    return evaluate_graph(import_model(model(nodes, {}, {"x": x, "sizes": sizes})), {})["y"]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_no_images_become_no_images(mode: str) -> None:
+    """A detector that finds nothing has none to resize."""
+    for shape, sizes in (
+        ((0, 3, 5, 4), (0, 3, 9, 7)),
+        ((1, 3, 0, 4), (1, 3, 0, 8)),
+        ((1, 3, 5, 4), (1, 3, 0, 4)),
+    ):
+        assert tuple(resized_shape(weights(*shape), ints(*sizes), mode)) == sizes
+
+
+def test_places_between_no_elements_are_refused() -> None:
+    with pytest.raises(ModelError, match="makes 4 places along axis 2"):
+        resized_shape(weights(1, 3, 0, 4), ints(1, 3, 4, 4))

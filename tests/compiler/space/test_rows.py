@@ -24,6 +24,7 @@ from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from compiler.workload.partition import partition
 from tests.compiler.execute import relative_error, run_native
+from tests.compiler.frontend.models import model
 from tests.compiler.workload.graphs import GraphBuilder, load
 from tests.compiler.workloads import (
     KINDS,
@@ -46,6 +47,28 @@ TAKEN = {"softmax", "softmax_swept", "layer_norm", "instance_norm", "centred", "
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_takes_reductions_that_read_each_element_once(kind: str) -> None:
     assert Rows().applies(KINDS[kind]) is (kind in TAKEN)
+
+
+@pytest.mark.parametrize("node", ["MaxPool", "AveragePool", "ReduceSum"])
+def test_pairs_side_by_side_are_no_rows_but_neighbours_fill_vectors(node: str) -> None:
+    """Two of a vector's lanes were used, and their sum was taken in each row."""
+    if node == "ReduceSum":
+        network = model(
+            [helper.make_node(node, ["x", "axes"], ["y"], keepdims=0)],
+            {"x": (3, 50, 2)},
+            {"axes": np.array([-1])},
+        )
+    else:
+        window = helper.make_node(node, ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+        network = model([window], {"x": (1, 3, 8, 30)})
+    (subgraph,) = lower(load_graph(network)).subgraphs
+    workload = subgraph.workload
+    assert row_axes(workload) is not None
+    assert not Rows().applies(workload)
+    space = build_space(workload, native_target(), 1)
+    operands = random_operands(workload)
+    got = run_native(workload, space.schedule(space.default), operands)
+    assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-6
 
 
 def test_the_axes_of_rows_and_columns() -> None:
