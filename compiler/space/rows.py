@@ -123,8 +123,9 @@ class Rows:
 
 
 def _are_pairs(axes: RowAxes) -> bool:
-    """Whether rows are two elements side by side (of a few lines): two lanes of a vector; neighbouring rows fill it."""
-    return axes.vector is not None and axes.vector.size == PAIR and not axes.along_rows
+    """Whether all that is stored are sums of two elements side by side: two lanes of a vector; neighbours fill it."""
+    alone = not axes.columns and not axes.along_rows
+    return alone and axes.vector is not None and axes.vector.size == PAIR
 
 
 def _fits(plan: RowPlan, choices: RowChoices, target: Target, size_bytes: int) -> bool:

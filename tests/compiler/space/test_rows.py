@@ -71,6 +71,22 @@ def test_pairs_side_by_side_are_no_rows_but_neighbours_fill_vectors(node: str) -
     assert relative_error(got, reference_outputs(workload, operands)["y0"]) < 1e-6
 
 
+def test_what_divides_pairs_by_their_sum_is_rows() -> None:
+    """It stores the columns, too."""
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=1),
+        helper.make_node("Div", ["x", "s"], ["y"]),
+    ]
+    network = model(nodes, {"x": (3, 50, 2)}, {"axes": np.array([-1])})
+    (subgraph,) = lower(load_graph(network)).subgraphs
+    assert len(subgraph.workload.stages) == 2
+    assert Rows().applies(subgraph.workload)
+    space = build_space(subgraph.workload, native_target(), 1)
+    operands = random_operands(subgraph.workload)
+    got = run_native(subgraph.workload, space.schedule(space.default), operands)
+    assert relative_error(got, reference_outputs(subgraph.workload, operands)["y0"]) < 1e-5
+
+
 def test_the_axes_of_rows_and_columns() -> None:
     along_columns, along_rows, alone = (
         row_axes(softmax(7, 45)),
