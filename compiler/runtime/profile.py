@@ -162,7 +162,3 @@ def _seconds(stamps: Array) -> tuple[float, ...]:
 def _begins(stamps: Array) -> Array:
     """When shares began; one that took no part is no first one."""
     return np.where(stamps[..., 0], stamps[..., 0], np.iinfo(np.int64).max)
-
-
-def _ends(stamps: Array) -> Array:
-    return stamps[..., 1]
