@@ -11,7 +11,6 @@ from compiler.codegen.program import phase_calls, program_object
 from compiler.pipeline import build_kernel, choose_schedules
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.schedule.source import ScheduleSource
-from compiler.symbol import as_size
 from compiler.target import Target
 from compiler.workload.index_operands import index_extents
 from compiler.workload.program import STAGGER, STAGGERED_BYTES, Program, Subgraph
@@ -51,7 +50,7 @@ class OwnKernels:
         self._slot_of: dict[str, int] = {}
         self._written = 0
         slots = [self._place(program, s, k) for s, k in zip(subgraphs, kernels, strict=True)]
-        works = [as_size(work_of(s.workload)) for s in subgraphs]
+        works = [work_of(s.workload) for s in subgraphs]
         calls = tuple(c for item in zip(kernels, slots, works, strict=True) for c in phase_calls(*item))
         objects = phase_objects(kernels)
         code = program_object(calls, target)

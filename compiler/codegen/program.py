@@ -9,7 +9,8 @@ symbols (as numbers: a static program has none). A share is a range of the phase
 empty may be computed at the same time, and none of the next phase before all of this one.
 
 Calls that have no parallel loop, or less work than a team is worth waking for, are not shared out. Those that follow
-each other are one phase, of which share 0 does everything. Where no Call has more work for the sizes in the table, the
+each other are one phase, of which share 0 does everything. Where all that is shared out, for the sizes in the table,
+takes one core no longer than it takes a team to wait for each other, and to pass on to share 0 what all have made, the
 program is small: its caller runs it alone.
 
 A program that is profiled also writes nanoseconds of the system's monotonic clock into an array that the table points
@@ -30,11 +31,16 @@ from compiler.codegen.indices import Indices
 from compiler.codegen.kernel import Kernel
 from compiler.codegen.llvm import PROGRAM_LEVEL, emit_object
 from compiler.index import Index
-from compiler.symbol import Size
+from compiler.symbol import Size, as_size
 from compiler.target import Target
+from compiler.workload.work import Work
 
 SMALL = 1 << 17
 """Work that one thread has done by the time two have shared it: about two thirds of a microsecond."""
+OF_A_PROGRAM = 5
+"""So many times that are what it takes to begin a program, and to end it."""
+_PASSED = 64
+"""Work that one thread has done by the time two have passed on a byte between what is shared out and what is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +51,42 @@ class Call:
         symbol: name of the function.
         slots: the table's slot of each pointer.
         parallel_extent: of the loop that is shared out, over the names in `sizes`.
-        work: of its kernel, over the same names (compiler/workload/work.py).
+        work: of its kernel, over the same names.
         sizes: the table's slot of each of the kernel's symbols, in the kernel's order.
+        moved: bytes that are read or written behind each pointer; none of constants.
         clears: what is set to zero beside it; the kernel neither reads nor writes it.
     """
 
     symbol: str
     slots: tuple[int, ...]
     parallel_extent: Size
-    work: Size
+    work: Work
     sizes: tuple[tuple[str, int], ...] = ()
+    moved: tuple[Size, ...] = ()
     clears: tuple[Clear, ...] = ()
 
     @property
     def is_shared(self) -> bool:
         """Whether it is for all members of a team, whatever the sizes are, or for some sizes."""
-        return self.parallel_extent != 1 and not (isinstance(self.work, int) and self.work <= SMALL)
+        work = self.work.far
+        return self.parallel_extent != 1 and not (isinstance(work, int) and work <= SMALL)
 
 
 def phase_calls(
-    kernel: Kernel, slots: tuple[int, ...], work: Size, clears: tuple[Clear, ...] = ()
+    kernel: Kernel, slots: tuple[int, ...], work: Work, clears: tuple[Clear, ...] = ()
 ) -> tuple[Call, ...]:
     """The Calls that run a kernel once; `slots`: of its pointers, then of its symbols. The first phase clears."""
     count = len(kernel.params)
     sizes = tuple(zip(kernel.symbols, slots[count:], strict=True))
-    return tuple(
-        Call(phase.symbol, slots[:count], phase.parallel_extent, work, sizes, () if i else clears)
-        for i, phase in enumerate(kernel.phases)
-    )
+    moved = tuple(work.moved.get(p.name, 0) for p in kernel.params)
+    whole = all(phase.parallel_extent == 1 for phase in kernel.phases)
+    found = []
+    for phase in kernel.phases:
+        # Phases that have no parallel loop, beside others that do, move next to nothing.
+        own = moved if whole or phase.parallel_extent != 1 else ()
+        found.append(Call(phase.symbol, slots[:count], phase.parallel_extent, work, sizes, own, clears))
+        clears = ()
+    return tuple(found)
 
 
 def program_object(calls: tuple[Call, ...], target: Target, stamps: int | None = None) -> bytes:
@@ -149,22 +163,29 @@ def _phase_of(numbered: tuple[int, Call]) -> int:
 
 
 def _is_small(calls: Sequence[Call]) -> list[str]:
-    """The function that says whether there is nothing to share for the sizes in the table."""
-    shared = [(number, call) for number, call in enumerate(calls) if call.is_shared]
-    lines, small = ["define i1 @program_is_small(ptr %table) {"], "true"
-    if any(isinstance(call.work, int) for _, call in shared):
-        shared, small = [], "false"
-    for number, call in shared:
+    """The function that says whether there is too little to share for the sizes in the table."""
+    shared = [call for call in calls if call.is_shared]
+    known = {slot for call in shared for slot in call.slots}
+    lines, saved, lost = [], "0", f"{SMALL * (len(shared) + OF_A_PROGRAM)}"
+    for number, call in enumerate(calls):
         sizes = _sizes(number, call)
-        work, total = _number(f"work{number}.", call.work, sizes.names)
-        lines += [
-            *sizes.lines,
-            *work,
-            f"  %fits{number} = icmp ule i64 {total}, {SMALL}",
-            f"  %small{number} = and i1 {small}, %fits{number}",
-        ]
-        small = f"%small{number}"
-    return [*lines, f"  ret i1 {small}", "}"]
+        if call.is_shared:
+            work, near = _number(f"near{number}.", call.work.near, sizes.names)
+            lines += [*sizes.lines, *work, f"  %saved{number} = add i64 {saved}, {near}"]
+            saved = f"%saved{number}"
+            continue
+        passed = [Index.of(n) for slot, n in zip(call.slots, call.moved, strict=False) if slot in known]
+        if passed:
+            work, cost = _number(f"lost{number}.", as_size(sum(passed, Index()) * _PASSED), sizes.names)
+            lines += [*sizes.lines, *work, f"  %lost{number} = add i64 {lost}, {cost}"]
+            lost = f"%lost{number}"
+    return [
+        "define i1 @program_is_small(ptr %table) {",
+        *lines,
+        f"  %small = icmp ule i64 {saved}, {lost}",
+        "  ret i1 %small",
+        "}",
+    ]
 
 
 def _call(number: int, call: Call, share: str, shares: str) -> list[str]:

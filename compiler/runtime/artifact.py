@@ -1,6 +1,6 @@
 """The `.luthier` file: an Image as bytes.
 
-"LUTHIER5" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
+"LUTHIER6" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
 header (JSON) | blobs, each aligned to 256 bytes: the program, the team, the objects of the kernels' phases (of the
                 general form, then of each size that was named), the packed constants
 
@@ -31,10 +31,11 @@ from compiler.runtime.aligned import FOUR_LINES, data_pointer
 from compiler.runtime.files import Piece, write_whole
 from compiler.runtime.image import Image, KernelCall, Slot, TaskLookup, TensorSpec
 from compiler.runtime.memory_plan import Life
-from compiler.symbol import Symbol, as_size
+from compiler.symbol import Size, Symbol, as_size
 from compiler.target import target_from_json, target_json
+from compiler.workload.work import Work
 
-MAGIC = b"LUTHIER5"
+MAGIC = b"LUTHIER6"
 _KIND = MAGIC[:-1]
 _PREFIX = 64
 _WORD = 8
@@ -207,19 +208,31 @@ def _image(header: dict[str, Any], blobs: list[memoryview]) -> Image:
 
 def _call_json(call: KernelCall) -> list[Any]:
     clears = [[c.slot, [[s.start, s.length, s.stride, s.count] for s in c.strips]] for c in call.clears]
-    return [call.kernel, list(call.slots), call.name, index_json(Index.of(call.work)), clears]
+    work = [_size_json(call.work.computed), _size_json(call.work.constant)]
+    work += [[name, _size_json(size)] for name, size in call.work.moved.items()]
+    return [call.kernel, list(call.slots), call.name, work, clears]
 
 
 def _call(data: Any) -> KernelCall:
     kernel, slots, name, work, clears = data
     found = tuple(Clear(slot, tuple(Strip(*strip) for strip in strips)) for slot, strips in clears)
-    return KernelCall(kernel, tuple(slots), name, as_size(index_from_json(work)), found)
+    computed, constant, *moved = work
+    known = Work(_size(computed), {operand: _size(size) for operand, size in moved}, _size(constant))
+    return KernelCall(kernel, tuple(slots), name, known, found)
+
+
+def _size_json(size: Size) -> Any:
+    return index_json(Index.of(size))
+
+
+def _size(data: Any) -> Size:
+    return as_size(index_from_json(data))
 
 
 def _spec_json(spec: TensorSpec) -> list[Any]:
-    return [spec.name, [index_json(Index.of(n)) for n in spec.shape], spec.dtype.value]
+    return [spec.name, [_size_json(n) for n in spec.shape], spec.dtype.value]
 
 
 def _spec(data: Any) -> TensorSpec:
     name, shape, dtype = data
-    return TensorSpec(name, tuple(as_size(index_from_json(n)) for n in shape), DType(dtype))
+    return TensorSpec(name, tuple(map(_size, shape)), DType(dtype))

@@ -29,6 +29,7 @@ from compiler.runtime.memory_plan import Life
 from compiler.schedule.source import Lookup
 from compiler.symbol import Size, Symbol, size_at
 from compiler.target import Target
+from compiler.workload.work import Work
 
 _NO_SYMBOLS: Mapping[str, int] = MappingProxyType({})
 
@@ -74,14 +75,14 @@ class KernelCall:
     """One call of the program: the kernel's name, its slots (pointers, then symbols), and for people the Subgraph's.
 
     Attributes:
-        work: of its Workload, over the kernel's symbols (compiler/workload/work.py).
+        work: of its Workload, over the kernel's symbols.
         clears: borders of its outputs, which the program sets to zero at the same time.
     """
 
     kernel: str
     slots: tuple[int, ...]
     name: str
-    work: Size
+    work: Work
     clears: tuple[Clear, ...] = ()
 
     def phases(self, kernel: Kernel) -> tuple[Call, ...]:

@@ -119,10 +119,8 @@ class _Linker:
             slots.append(self._number(slot))
         numbers = [self._symbols.index(subgraph.symbols[own]) for own in kernel.symbols]
         slots += [self._number(Slot("symbol", number)) for number in numbers]
-        work = as_size(work_of(subgraph.workload))
-        return KernelCall(
-            kernel.name, tuple(slots), subgraph.name, work, self._clears(subgraph, kernel, slots)
-        )
+        clears = self._clears(subgraph, kernel, slots)
+        return KernelCall(kernel.name, tuple(slots), subgraph.name, work_of(subgraph.workload), clears)
 
     def _clears(self, subgraph: Subgraph, kernel: Kernel, slots: Sequence[int]) -> tuple[Clear, ...]:
         """The borders of the outputs. Those of the model have none: the caller's array is all written."""

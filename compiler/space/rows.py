@@ -30,10 +30,9 @@ SWEEPS = (1, 4, 8, 16, 32, 64)
 STREAMS = (32, 128)
 TOGETHER, APART = "together", "apart"
 DIRECT, MOMENTS, SKEWED = "direct", "moments", "skewed"
-WORTH_A_BARRIER = 1 << 14
-"""Elements per thread from which on it pays to wait for the others between the stages."""
-WORTH_KEEPING = 1 << 12
-"""The same where that keeps the elements in the caches of those that wrote them."""
+WORTH_A_BARRIER = 3 << 10
+"""Elements per thread from which on it pays to wait for the others between the stages: those that one of them reads
+alone have to come from the caches of those that wrote them."""
 FEW_OTHERS = 8
 """Elements that are summed up for each of all other stages, where phases do not take longer to go through."""
 SHARES_PER_THREAD = 4
@@ -244,7 +243,7 @@ def _worth_phases(plan: RowPlan, threads: int) -> bool:
     if channels is None or prod(a.size for a in plan.axes.rows if a != channels) >= threads:
         return False
     lines = channels.size < MANY_CHANNELS * (most // channels.size)
-    return lines and sum(others) * FEW_OTHERS <= most and most >= WORTH_KEEPING * threads
+    return lines and sum(others) * FEW_OTHERS <= most and most >= WORTH_A_BARRIER * threads
 
 
 def _tile(plan: RowPlan, vectors: int) -> tuple[int, int]:

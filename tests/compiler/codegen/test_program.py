@@ -9,11 +9,12 @@ import pytest
 
 from compiler.codegen.clear import Clear, Strip
 from compiler.codegen.llvm import emit_object
-from compiler.codegen.program import SMALL, Call, emit_program
+from compiler.codegen.program import OF_A_PROGRAM, SMALL, Call, emit_program
 from compiler.index import Index
 from compiler.runtime.loader import Execution, LoadedProgram, _Code, team_object
 from compiler.symbol import product
 from compiler.target import native_target
+from compiler.workload.work import Work
 
 COUNTER = """
 define void @{name}(ptr %log{sizes}, i64 %begin, i64 %end) {{
@@ -34,7 +35,9 @@ done:
 }}
 """
 """A kernel that counts how often each iteration of its loop was done."""
-LARGE = SMALL + 1
+LEAST, LITTLE, LARGE = Work(1), Work(SMALL), Work(100 * SMALL)
+ALONE = 1 + OF_A_PROGRAM
+"""How many times SMALL the only Call that is shared out may have, where nothing is passed on."""
 OPEN = product([Index.of("n"), Index.of("m")])
 
 
@@ -60,7 +63,7 @@ def is_small(*calls: Call, table: tuple[int, ...] = ()) -> bool:
 
 
 def test_calls_that_are_not_shared_are_one_phase() -> None:
-    small, whole = Call("a", (0,), 8, SMALL), Call("b", (0,), 1, 100 * LARGE)
+    small, whole = Call("a", (0,), 8, LITTLE), Call("b", (0,), 1, LARGE)
     large = Call("c", (0,), 8, LARGE)
     assert phases(small, whole) == 1
     assert phases(small, large, whole, small) == 3
@@ -70,14 +73,23 @@ def test_calls_that_are_not_shared_are_one_phase() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "small"), [(2, 3, True), (SMALL // 64, 64, True), (SMALL // 64, 65, False)]
+    ("n", "m", "small"), [(2, 3, True), (SMALL // 64, 64 * ALONE, True), (SMALL // 64, 64 * ALONE + 1, False)]
 )
 def test_open_sizes_say_whether_a_program_is_small(n: int, m: int, *, small: bool) -> None:
-    call = Call("a", (0,), Index.of("n"), OPEN, (("n", 1), ("m", 2)))
-    always, never = Call("b", (0,), 8, 1), Call("c", (0,), 8, LARGE)
+    call = Call("a", (0,), Index.of("n"), Work(OPEN), (("n", 1), ("m", 2)))
+    always, never = Call("b", (0,), 8, LEAST), Call("c", (0,), 8, LARGE)
     assert phases(call, always) == 2
     assert is_small(call, always, table=(n, m)) == small
     assert not is_small(call, never, table=(n, m))
+
+
+def test_what_is_passed_on_makes_more_of_a_program_small() -> None:
+    shared = Call("a", (0, 1), 8, Work(2 * ALONE * SMALL))
+    alone = Call("b", (1, 2), 1, LARGE, moved=(SMALL, SMALL))
+    elsewhere = Call("c", (2, 3), 1, LARGE, moved=(SMALL, SMALL))
+    assert not is_small(shared)
+    assert is_small(shared, alone)
+    assert not is_small(shared, elsewhere)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -86,9 +98,9 @@ def test_everything_is_done_once(threads: int, n: int) -> None:
     border = Clear(4, (Strip(8, 16, 32, 3),))
     calls = (
         Call("a", (0,), 7, LARGE, clears=(border,)),
-        Call("b", (1,), 7, SMALL, clears=(border,)),
+        Call("b", (1,), 7, LITTLE, clears=(border,)),
         Call("c", (2,), 1, LARGE),
-        Call("d", (3,), Index.of("n"), Index.of("n") * 3, (("n", 5),)),
+        Call("d", (3,), Index.of("n"), Work(Index.of("n") * 3), (("n", 5),)),
     )
     logs = [np.zeros(size, np.int64) for size in (7, 7, 1, n)]
     cleared = np.ones(12, np.int64)

@@ -17,6 +17,7 @@ from compiler.codegen.team import MEMBER_BYTES, MEMBER_OFFSET, RESTS
 from compiler.codegen.team_yield import CONTENDED_NS, TURN_NS
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.target import native_target
+from compiler.workload.work import Work
 
 CORE, SINCE = 24, 40
 SLEEPERS, CONTENDED, CONTENDED_UNTIL, WORD = 64, 192, 200, 264
@@ -28,7 +29,7 @@ class Team(Execution):
     def __init__(self, threads: int) -> None:
         target = native_target()
         kernel = arithmetic_probe(target, threads, "multiply_add")
-        program = emit_object(emit_program(phase_calls(kernel, (0,), SMALL + 1)), target)
+        program = emit_object(emit_program(phase_calls(kernel, (0,), Work(100 * SMALL))), target)
         code = [kernel.phases[0].object_code, program, team_object(target)]
         super().__init__(LoadedProgram(code), threads, 1, own=True)
         assert self._own is not None

@@ -5,16 +5,22 @@ import pytest
 from onnx import NodeProto, helper
 
 from compiler.pipeline import load_graph, lower, lower_any_size
-from compiler.workload.work import work_of
+from compiler.workload.work import Work, work_of
 from tests.compiler.frontend.models import model, relu
 
 MOVED = 2 * 4 * 8
 """Units of an element that is read and written: 8 for each byte."""
 
 
-def work(*nodes: NodeProto, x: tuple[int, ...], **constants: np.ndarray) -> int:
+def found(*nodes: NodeProto, x: tuple[int, ...], **constants: np.ndarray) -> Work:
     (subgraph,) = lower(load_graph(model(nodes, {"x": x}, constants))).subgraphs
-    return int(work_of(subgraph.workload).constant or 0)
+    return work_of(subgraph.workload)
+
+
+def work(*nodes: NodeProto, x: tuple[int, ...], **constants: np.ndarray) -> int:
+    far = found(*nodes, x=x, **constants).far
+    assert isinstance(far, int)
+    return far
 
 
 def test_a_map_counts_its_nodes() -> None:
@@ -22,9 +28,12 @@ def test_a_map_counts_its_nodes() -> None:
 
 
 def test_a_sum_of_products_counts_least() -> None:
-    found = work(helper.make_node("MatMul", ["x", "w"], ["y"]), x=(8, 32), w=np.ones((32, 16), np.float32))
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
     stored = 8 * 16 * 4
-    assert found == 8 * 32 * 16 * 3 + stored + (8 * 32 + 8 * 16) * MOVED // 2
+    assert (
+        work(product, x=(8, 32), w=np.ones((32, 16), np.float32))
+        == 8 * 32 * 16 * 3 + stored + (8 * 32 + 8 * 16) * MOVED // 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +55,22 @@ def test_elements_that_lie_apart_count_as_many_lines() -> None:
     assert work(window, x=(1, 2, 8, 16)) == read * 2 * 4 + stored * 4 + (read + stored) * MOVED // 2
 
 
+def test_near_bytes_count_once_and_constants_four_times() -> None:
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    weights = np.ones((32, 16), np.float32)
+    of_all = found(product, x=(8, 32), w=weights)
+    assert of_all.constant == weights.nbytes
+    assert sum(map(int, of_all.moved.values())) == 4 * (8 * 32 + 8 * 16)
+    assert of_all.near == of_all.computed + 4 * (8 * 32 + 8 * 16) + 4 * weights.nbytes
+
+
+def test_of_what_is_looked_up_only_what_is_read_counts() -> None:
+    gather = helper.make_node("Gather", ["x", "places"], ["y"], axis=0)
+    of_all = found(gather, x=(5000, 16), places=np.array([3, 4999]))
+    assert sorted(map(int, of_all.moved.values())) == [2 * 16 * 4, 2 * 16 * 4]
+
+
 def test_open_sizes_are_symbols() -> None:
     (subgraph,) = lower_any_size(model([relu()], {"x": ["n", 16]})).subgraphs
     (own,) = subgraph.workload.symbols
-    assert str(work_of(subgraph.workload)) == f"{own.name}*{16 * (3 * 4 + MOVED)}"
+    assert str(work_of(subgraph.workload).far) == f"{own.name}*{16 * (3 * 4 + MOVED)}"
