@@ -122,6 +122,23 @@ def test_suppression_of_many_boxes_of_which_few_are_liked(most: int, threshold: 
         assert got.tolist() == wanted
 
 
+@pytest.mark.parametrize("threshold", [None, 0.2])
+@pytest.mark.parametrize("alike", [0, 40, 150])
+def test_suppression_among_the_best_and_among_all(alike: int, threshold: float | None) -> None:
+    """The best of a class are enough, or most of them are one box, or all are and others have to be looked at."""
+    rng = np.random.default_rng(7)
+    corners = rng.random((1, 700, 2), np.float32)
+    boxes = np.concatenate([corners, corners + rng.uniform(0.05, 0.2, (1, 700, 2)).astype(np.float32)], 2)
+    boxes[0, :alike] = boxes[0, 0]
+    scores = rng.random((1, 3, 700), np.float32)
+    scores[0, 1, :alike] += 1
+    scores[0, 2] = np.round(scores[0, 2], 2)
+    limits = (np.array([5]), np.array([0.3], np.float32))
+    given = limits if threshold is None else (*limits, np.array([threshold], np.float32))
+    (got,) = run("NonMaxSuppression", boxes, scores, *given)
+    assert got.tolist() == greedy(boxes, scores, 5, 0.3, -np.inf if threshold is None else threshold)
+
+
 @pytest.mark.parametrize("kind", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("keep", [0, 1])
