@@ -5,7 +5,8 @@
     y[s0] = a[4 * s0]                   one node of 16 units: vectors are picked from four lines; of 64 at most
 
 A unit is about 5 ps where there are vectors of 16 lanes. A byte takes 1 from a core's own caches, and 8 where half of
-what is read may be near another core. What is left out: how many lanes are used, and how far away constants are.
+what is read may be near another core; one of a constant 4 in a program of one core, and none else, for each core reads
+its own. What is left out: how many lanes are used, and that constants may come from memory.
 """
 
 from __future__ import annotations
