@@ -9,7 +9,6 @@ for every image, and so is their code. All are looked at where a class has none 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -124,18 +123,14 @@ _AMONG_ALL = """
 """
 _AMONG_FIRST = """
     highest, order = TopK <axis = 2> (liked, counted)
-    flat = Reshape (order, as_row)
+    ordered = Unsqueeze (order, last)
+    near = GatherND <batch_dims = 1> (boxes, ordered)
     GEOMETRY
-    lefts_ = GatherElements <axis = 1> (every_left, flat)
-    tops_ = GatherElements <axis = 1> (every_top_, flat)
-    rights_ = GatherElements <axis = 1> (every_right, flat)
-    bottoms_ = GatherElements <axis = 1> (every_bottom, flat)
-    areas_ = GatherElements <axis = 1> (every_area, flat)
-    lefts = Reshape (lefts_, as_order)
-    tops = Reshape (tops_, as_order)
-    rights = Reshape (rights_, as_order)
-    bottoms = Reshape (bottoms_, as_order)
-    areas = Reshape (areas_, as_order)
+    lefts = Identity (left)
+    tops = Identity (top_)
+    rights = Identity (right)
+    bottoms = Identity (bottom)
+    areas = Identity (area)
     numbers = Identity (firsts)
     SEARCH
     tried = GatherElements <axis = 2> (order, tried_)
@@ -178,12 +173,10 @@ _GEOMETRY = """
     height = Sub (bottom, top_)
     area = Mul (width, height)
 """
-_NAME = re.compile(r"\b([a-d]|[xy][01]|(half_)?(width|height)|left|top_|right|bottom|area)\b")
-"""Of a value of the geometry."""
 _FUNCTION = """
 <opset_import: ["" : 18], domain: "luthier">
 suppress (boxes, scores, steps, overlap, threshold, anyway, least, none, half, zero, one, first, middle, last, two,
-          batch_and_class, none_before, none_behind, counted, enough, as_row, as_order, firsts) => (found)
+          batch_and_class, none_before, none_behind, counted, enough, firsts) => (found)
 {
     is_liked = Greater (scores, threshold)
     liked = Where (is_liked, scores, least)
@@ -194,16 +187,13 @@ suppress (boxes, scores, steps, overlap, threshold, anyway, least, none, half, z
 
 @cache
 def _function(sides: str, *, filtered: bool, by_count: bool) -> onnx.FunctionProto:
-    geometry = _GEOMETRY.replace("SIDES", sides)
     found = _AMONG_ALL.replace("SEARCH", _search("likely", _OF_ALL)).replace("CHOSEN", _CHOSEN)
-    found = found.replace("GEOMETRY", geometry).replace("LIKELY", _LIKELY if filtered else _ALL)
+    found = found.replace("LIKELY", _LIKELY if filtered else _ALL)
     if by_count:
-        own = _NAME.sub(r"every_\g<0>", geometry).replace("(near)", "(boxes)")
         first = _AMONG_FIRST.replace("SEARCH", _search("highest", _OF_FIRST)).replace("CHOSEN", _CHOSEN)
-        first = first.replace("GEOMETRY", own)
         found = (_BY_COUNT.replace("FIRST", first) if filtered else first).replace("ALL", found)
     found = (_ABOVE if filtered else "") + found
-    text = _FUNCTION.replace("FOUND", found)
+    text = _FUNCTION.replace("FOUND", found).replace("GEOMETRY", _GEOMETRY.replace("SIDES", sides))
     return onnx.parser.parse_function(
         text.replace("PLACES (", "Gather (places, " if filtered else "Identity (")
     )
@@ -243,8 +233,6 @@ def _suppress(call: OperatorCall) -> None:
         "none_behind": np.zeros(2, np.int64),
         "counted": np.asarray([count], np.int64),
         "enough": np.asarray(_MANY * count, np.int32),
-        "as_row": np.asarray([scores[0], scores[1] * count], np.int64),
-        "as_order": np.asarray([*scores[:2], count], np.int64),
         "firsts": np.arange(count),
     }
     names = {name: call.intermediate_constant(array, name) for name, array in constants.items()}
