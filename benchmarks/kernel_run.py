@@ -14,7 +14,8 @@ from benchmarks.torch_engine import TorchEngine
 from benchmarks.work import Work, count_work
 from compiler.errors import InputError, LuthierError
 from compiler.graph.pipeline import optimise
-from compiler.pipeline import compile_program, load_graph, lower
+from compiler.pipeline import compile_image, compile_program, load_graph, lower
+from compiler.runtime.artifact import image_bytes
 from compiler.runtime.module import Module
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import NoSource, ScheduleSource
@@ -30,11 +31,14 @@ from luthier.bench.engines import PEERS, Arrays, Engine
 from luthier.bench.reference import make_inputs, relative_error
 from luthier.bench.turns import SETTLE_PEERS_S, SETTLE_S, Sampler, Times, take_turns, timed
 from service.db.upgrade import open_database
+from service.jobs.in_model import withdraw
+from service.jobs.tune import COMPARE_TIMEOUT_S
 from service.records.log import SqlTuningLog
 from service.records.source import SqlScheduleSource, task_error_budget
 from tuner.options import SessionOptions
 from tuner.session import TuningSession
 from tuner.task import Task
+from workers.end_to_end import compare_models
 from workers.local_pair import local_workers
 
 ENGINES: Mapping[str, Callable[[Path, Arrays, int], Engine]] = {**PEERS, "torch": TorchEngine}
@@ -79,7 +83,7 @@ def run_shape(shape: Shape, folder: Path, options: RunOptions, canary: Canary) -
 def _tuned(
     shape: Shape, programs: list[Program], folder: Path, options: RunOptions
 ) -> Iterator[ScheduleSource]:
-    """What tuning every Task of the programs found."""
+    """What a job that tunes every Task of the programs would serve: what is slower in the model is withdrawn."""
     workloads = {s.workload.digest: s for p in programs for s in p.subgraphs}
     tasks = [
         Task(s.workload, options.target, options.threads, 1, s.name, task_error_budget(None))
@@ -95,7 +99,24 @@ def _tuned(
         session_options = SessionOptions(trials=options.trials, seconds=options.tuning_s)
         with local_workers(options.threads) as (builder, runner):
             TuningSession(tasks, builder, runner, log, session_options, spaces=space).run()
+        for program in programs if not options.direct else ():  # the default may be another algorithm
+            _withdraw(shape, program, tasks, log, options)
         yield SqlScheduleSource(log)
+
+
+def _withdraw(
+    shape: Shape, program: Program, tasks: list[Task], log: SqlTuningLog, options: RunOptions
+) -> None:
+    """As `service.jobs.tune` does: trials have constants come from memory, and here they may be near."""
+    sources: dict[str, ScheduleSource] = {"untuned": NoSource(), "tuned": SqlScheduleSource(log)}
+    images = {k: compile_image(program, options.target, options.threads, s) for k, s in sources.items()}
+    artifacts = {name: image_bytes(image) for name, image in images.items()}
+    if artifacts["untuned"] == artifacts["tuned"]:
+        return
+    compared = compare_models(
+        artifacts, threads=options.threads, seed=0, seconds=options.seconds, timeout_s=COMPARE_TIMEOUT_S
+    )
+    withdraw(log, tasks, compared["untuned"], compared["tuned"], shape.name, "bench-kernels")
 
 
 def direct_only(space: SearchSpace) -> SearchSpace:
