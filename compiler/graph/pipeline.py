@@ -6,7 +6,6 @@ from compiler.graph.align_units import AlignUnits
 from compiler.graph.cancel_movements import CancelMovements
 from compiler.graph.cse import EliminateCommonSubexpressions
 from compiler.graph.dce import EliminateDeadCode
-from compiler.graph.factor_reductions import FactorReductions
 from compiler.graph.fold_affine import FoldAffine
 from compiler.graph.fold_constants import FoldConstants
 from compiler.graph.fold_zero_points import FoldZeroPoints
@@ -28,7 +27,6 @@ GRAPH_PASSES: tuple[Pass[Graph], ...] = (
     CancelMovements(),
     EliminateDeadCode(),
     InlineMovements(),
-    FactorReductions(),
     AlignUnits(),
     FoldConstants(),
     FoldZeroPoints(),

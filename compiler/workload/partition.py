@@ -1,6 +1,7 @@
 """Partition: a Graph becomes a Program of Subgraphs with canonical Workloads.
 
-Copies are inserted where the model's interface needs another layout than the inside, layouts are assigned, nodes are
+Copies are inserted where the model's interface needs another layout than the inside, layouts are assigned, reductions
+over parts of vectors are factored, nodes are
 fused into groups, groups that work along the same rows into chains, groups that share what they read or store into one,
 and each becomes a Workload.
 """
@@ -11,6 +12,7 @@ import numpy as np
 
 from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.drop_unit_reductions import DropUnitReductions
+from compiler.graph.factor_reductions import FactorReductions
 from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.ir import Graph
 from compiler.graph.joins import place_parts
@@ -25,7 +27,7 @@ from compiler.workload.program import Program, Subgraph
 from compiler.workload.siblings import merge_siblings
 from compiler.workload.stages import Storage, build_workload
 
-STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies())
+STORAGE_PASSES: tuple[Pass[Graph], ...] = (DropUnitReductions(), InsertCopies(), FactorReductions())
 
 
 HALF_BYTE_RANGE = 64
