@@ -90,16 +90,16 @@ def _read_down(tile: RegisterTile) -> list[Load]:
     return [e for e in loads(tile.anchor.body) if row and any(row.name in i.names() for i in e.indices)]
 
 
-def highest_down(tile: RegisterTile, *, stored: bool) -> int:
-    """Rows of a default tile: no more lines than a set of the first cache holds, where they all fall into one.
+def highest_down(tile: RegisterTile, most: int, *, stored: bool) -> int:
+    """Rows of a default tile, `most` at most: no more lines than a set of the first cache holds, where all are in one.
 
     `stored`: those that are stored count as well, since other tiles will read some of the lines again.
     """
     row, read = tile.axes.row, _read_down(tile)
     ways = tile.target.l1_bytes // PAGE_BYTES
     if row is None or not any(_apart_bytes(tile, load, row.name) % PAGE_BYTES == 0 for load in read):
-        return HIGHEST
-    lines = {r: max(_covered(tile, load, row.name, r) for load in read) for r in range(1, HIGHEST + 1)}
+        return most
+    lines = {r: max(_covered(tile, load, row.name, r) for load in read) for r in range(1, most + 1)}
     return max((r for r, count in lines.items() if count + r * stored <= ways), default=1)
 
 
@@ -221,7 +221,7 @@ def _fastest(tile: RegisterTile, points: int, *, wide: bool) -> Sizes:
     most = LEAST_SUMS if waits or most > registers // 2 else most
     highest, broadest = HIGHEST, beside.size
     if tile.target.vector_bytes >= LINE_BYTES:
-        highest = highest_down(tile, stored=True)
+        highest = highest_down(tile, HIGHEST, stored=True)
     elif points > MOST_TAPS:
         highest = LOW
     elif driven_out(tile):

@@ -15,8 +15,8 @@ from compiler.loop.ir import LoopKind
 from compiler.schedule.separated import STAGE, Windows, find_windows, separated
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.crowding import crowds, panel_bytes
-from compiler.space.default_tile import FEW_ROWS, default_values
-from compiler.space.down_tile import HIGHEST, down_order, driven_out, highest_down, shares_beside
+from compiler.space.default_tile import default_values
+from compiler.space.down_tile import highest_down
 from compiler.space.register_tile import HEIGHTS, UNROLLED_LIMIT, RegisterTile
 from compiler.space.space import Value, number
 from compiler.target import LINE_BYTES, Target
@@ -24,9 +24,12 @@ from compiler.workload.ir import Stage, Workload
 
 WIDEST = 2
 """Vectors of a default tile."""
+HIGHEST = 5
+"""Rows of a default tile whose windows are below each other."""
 ORDERS = ("block8", "block4", "outside")
 """A few rows of windows for one panel, so that what two of them read is read twice from the first cache, and what
-follows in memory is read soon; unless a panel has half of each line, or a few sets of that cache."""
+follows in memory is read soon; unless a panel has half of each line, or a few sets of that cache. Where windows are
+below each other, one panel follows the other: what they read and store is in long runs then."""
 NEARLY = 1.25
 """Of tiles that need so many times the fewest combinations, the widest reads memory in the longest runs."""
 
@@ -91,37 +94,28 @@ class SeparatedPhases:
     def best_tile(self, tile: RegisterTile) -> tuple[float, int, int]:
         """The combinations of the default tile, its rows and its vectors: few, and then wide."""
         size = tile.axes.row.size if tile.axes.row is not None else 1
-        wide = self._beside(tile, HIGHEST, 1) > 1
-        highest = highest_down(self._direct, stored=wide) if self._down else size
-        widest = 1 if self._down and not driven_out(self._direct) else WIDEST
+        highest = highest_down(self._direct, HIGHEST, stored=False) if self._down else size
         fitting = [
             (self.combinations(tile, rows), rows, vectors)
-            for vectors in range(1, min(widest, tile.panels) + 1)
+            for vectors in range(1, min(WIDEST, tile.panels) + 1)
             for rows in HEIGHTS
             if rows <= min(size, highest) and tile.registers(rows, vectors) <= tile.target.vector_registers
         ]
         least, *_ = min(fitting, default=(float("inf"), 1, 1))
-        near = [found for found in fitting if found[0] <= NEARLY * least]
+        nearly = 1.0 if self._down else NEARLY
+        near = [found for found in fitting if found[0] <= nearly * least]
         return min(near, key=lambda found: (-found[2], found[0]), default=(float("inf"), 1, 1))
 
     def usual(self, tile: RegisterTile) -> dict[str, Value]:
         """Values that are good without measuring: windows above each other find in the first cache what they share."""
         values = default_values(tile)
         _, rows, vectors = self.best_tile(tile)
-        beside = self._beside(tile, rows, vectors)
-        values |= {"rows": rows, "vectors": vectors, "beside": beside}
+        values |= {"rows": rows, "vectors": vectors, "beside": 1}
         orders = tile.loops_by_order(values)
         first: tuple[str, ...] = ORDERS
-        if self._down:
-            first = (down_order(self._direct, (rows, beside, vectors)), *ORDERS)
-        elif self._reads_ahead(tile, vectors):
+        if self._down or self._reads_ahead(tile, vectors):
             first = ("inside", *ORDERS)
         return {**values, "order": next((name for name in first if name in orders), str(values["order"]))}
-
-    def _beside(self, tile: RegisterTile, rows: int, vectors: int) -> int:
-        """Two windows beside each other where they share much, and there are registers for both."""
-        fits = vectors == 1 and tile.registers(rows, vectors, FEW_ROWS) <= tile.target.vector_registers
-        return FEW_ROWS if fits and shares_beside(self._direct) else 1
 
     def _reads_ahead(self, tile: RegisterTile, vectors: int) -> bool:
         """Whether a panel of so many vectors is better followed by the next one than by the places around it."""
