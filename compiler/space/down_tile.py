@@ -20,13 +20,14 @@ from compiler.target import LINE_BYTES, PAGE_BYTES
 
 HIGHEST = 4
 """Rows of a tile: each of them reads lines of its own."""
+HIGHEST_PAIR = 5
+"""Rows of a tile of two vectors, which has no windows beside each other."""
 LEAST_SUMS = 8
 """Of a default tile: they hide the latency of multiply-adds on two pipes."""
-MOST_SUMS = 12
+MOST_SUMS = 16
 """Of a default tile of one vector, where there are registers enough."""
-WIDE, LOW, MOST_WIDE_SUMS = 4, 2, 16
-"""Vectors of a wider one, its rows and windows beside each other, and its sums: the lines of a place fall into as many
-sets of the first cache, and arrive one after the other."""
+LOW = 2
+"""Rows of a tile whose many taps come from the second cache, where lines are several vectors."""
 FEW_SETS = 1 / 4
 """Share of the first cache's sets up to which those that fall into them crowd."""
 MOST_TAPS = 16
@@ -35,8 +36,9 @@ MANY_TAPS = 32
 """Places of a window above which the taps of all panels take more of the first cache than what windows share."""
 SHARED = 0.8
 """Share of what windows read that is their own, up to which it is worth having them in one tile."""
-LOAD, FETCH = 0.5, 2.0
-"""Multiply-adds that take as long as a load from the first cache, and as a line from the second."""
+LOAD, FETCH, FETCH_OF_PAIR = 0.5, 2.0, 0.5
+"""Multiply-adds that take as long as a load from the first cache, as a line from the second, and as one of two lines
+that are neighbours: CPUs fetch those together, and write them so."""
 
 Sizes = tuple[int, int, int]
 """Rows of a tile, windows beside each other in each, and vectors."""
@@ -122,25 +124,6 @@ def shares_beside(tile: RegisterTile) -> bool:
     return own <= APART or (own <= SHARED and not _stays(tile, (HIGHEST, 1, 1)))
 
 
-def down_order(tile: RegisterTile, sizes: Sizes) -> str:
-    """The order of loops over tiles that keeps in the first cache what windows share.
-
-    A wide panel is followed. Of narrow ones the loop is innermost where all of them stay from one tile to the tile
-    beside it, or where a panel's lines fall into too few sets to stay even so long.
-    """
-    inside = sizes[2] < WIDE and (_stays(tile, sizes) or _overflows(tile, sizes))
-    return "inside" if inside else "outside"
-
-
-def _overflows(tile: RegisterTile, sizes: Sizes) -> bool:
-    """Whether a panel of one vector has more lines in a tile and the tile beside it than the first cache holds."""
-    rows, beside, _ = sizes
-    return any(
-        _places(tile, load, rows, 2 * beside) + 2 * rows * beside > _held(tile, load)
-        for load in _read_down(tile)
-    )
-
-
 def _held(tile: RegisterTile, load: Load) -> int:
     """Places of an image of which the first cache holds the lines of one vector, in the sets that these fall in."""
     buffer = tile.workload.buffers[load.buffer]
@@ -192,15 +175,14 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     taps = prod(size for name, size in tile.sums if _moves_with(tile, name))
     of_line = LINE_BYTES // tile.target.vector_bytes
     if of_line <= 1:
-        sizes = _fastest(tile, points, wide=points <= MOST_TAPS and driven_out(tile))
-        return sizes, down_order(tile, sizes)
+        return _fastest(tile, points, pairs=points <= MOST_TAPS and tile.panels > 1), "inside"
     vectors = min(of_line, tile.panels, tile.target.vector_registers // (2 * HIGHEST))
     tall, long = (min(HIGHEST, tile.axes.row.size), 1, vectors), (1, HIGHEST, vectors)
     if points <= MOST_TAPS and _stays(tile, tall):
         return tall, "inside"
     if taps > MANY_TAPS and tile.axes.beside.size >= 2 * HIGHEST:
         return long, "outside"
-    return _fastest(tile, points, wide=False), "inside"
+    return _fastest(tile, points), "inside"
 
 
 def _moves_with(tile: RegisterTile, name: str) -> bool:
@@ -211,14 +193,13 @@ def _moves_with(tile: RegisterTile, name: str) -> bool:
     )
 
 
-def _fastest(tile: RegisterTile, points: int, *, wide: bool) -> Sizes:
-    """The tile that takes the fewest cycles, of those of one vector or of the wider ones."""
+def _fastest(tile: RegisterTile, points: int, *, pairs: bool = False) -> Sizes:
+    """The tile that takes the fewest cycles, of those of one vector and, with `pairs`, of two."""
     row, beside, registers = tile.axes.row, tile.axes.beside, tile.target.vector_registers
     assert row is not None
     assert beside is not None
-    vectors, most = (min(tile.panels, WIDE), MOST_WIDE_SUMS) if wide else (1, MOST_SUMS)
-    waits = has_long_chain(tile.store) and CHAIN * most > registers
-    most = LEAST_SUMS if waits or most > registers // 2 else most
+    waits = has_long_chain(tile.store) and registers < CHAIN * MOST_SUMS
+    most = LEAST_SUMS if waits or registers < 2 * MOST_SUMS else MOST_SUMS
     highest, broadest = HIGHEST, beside.size
     if tile.target.vector_bytes >= LINE_BYTES:
         highest = highest_down(tile, HIGHEST, stored=True)
@@ -226,12 +207,12 @@ def _fastest(tile: RegisterTile, points: int, *, wide: bool) -> Sizes:
         highest = LOW
     elif driven_out(tile):
         broadest = HIGHEST
-    if wide:
-        highest, broadest = min(highest, LOW), LOW
-    heights = range(1, min(highest, row.size) + 1)
     widths = [b for b in BESIDE if b <= min(beside.size, broadest)]
-    found = [(r, b, vectors) for b in widths for r in heights if r * b * vectors <= most]
-    return min(found, key=lambda sizes: (_cycles(tile, sizes, points), -prod(sizes)), default=(1, 1, vectors))
+    found = [(r, b, 1) for b in widths for r in range(1, min(highest, row.size) + 1) if r * b <= most]
+    if pairs:
+        high = min(highest_down(tile, HIGHEST_PAIR, stored=True), row.size)
+        found += [(r, 1, 2) for r in range(1, high + 1) if 2 * r <= most]
+    return min(found, key=lambda sizes: (_cycles(tile, sizes, points), -prod(sizes)), default=(1, 1, 1))
 
 
 def _crowds(tile: RegisterTile) -> bool:
@@ -247,14 +228,15 @@ def driven_out(tile: RegisterTile) -> bool:
 
 
 def _cycles(tile: RegisterTile, sizes: Sizes, points: int) -> float:
-    """Of all tiles of a panel, those at the edges included, in multiply-adds; `sizes`: rows, beside, vectors."""
+    """Of all tiles, those at the edges included, in multiply-adds a vector; `sizes`: rows, beside, vectors."""
     rows, beside, vectors = sizes
     high, wide = (1 if axis is None else axis.size for axis in (tile.axes.row, tile.axes.beside))
-    return sum(
+    total = sum(
         n * m * _tile_cycles(tile, (r, b, vectors), points)
         for r, n in cuts(high, rows)
         for b, m in cuts(wide, beside)
     )
+    return total / vectors
 
 
 def cuts(size: int, tile: int) -> list[tuple[int, int]]:
@@ -276,7 +258,8 @@ def _tile_cycles(tile: RegisterTile, sizes: Sizes, points: int) -> float:
         loaded += own
         if load in _read_down(tile):
             down, along = (a.name for a in tile.axes.blocked)
-            leaves = _crowds(tile) and (vectors > 1 or not _stays(tile, sizes))
+            leaves = vectors == 1 and _crowds(tile) and not _stays(tile, sizes)
             wide = _covered(tile, load, along, beside) if leaves else beside
             lines += _covered(tile, load, down, rows) * wide * vectors
-    return points * (max(rows * beside * vectors, LEAST_SUMS) + LOAD * loaded) + FETCH * lines
+    fetch = FETCH if vectors == 1 else FETCH_OF_PAIR
+    return points * (max(rows * beside * vectors, LEAST_SUMS) + LOAD * loaded) + fetch * lines
