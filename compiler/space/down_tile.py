@@ -20,7 +20,7 @@ from compiler.target import LINE_BYTES, PAGE_BYTES
 
 HIGHEST = 4
 """Rows of a tile: each of them reads lines of its own."""
-HIGHEST_PAIR = 5
+HIGHEST_PAIR = 7
 """Rows of a tile of two vectors, which has no windows beside each other."""
 LEAST_SUMS = 8
 """Of a default tile: they hide the latency of multiply-adds on two pipes."""
@@ -175,7 +175,8 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     taps = prod(size for name, size in tile.sums if _moves_with(tile, name))
     of_line = LINE_BYTES // tile.target.vector_bytes
     if of_line <= 1:
-        return _fastest(tile, points, pairs=points <= MOST_TAPS and tile.panels > 1), "inside"
+        pairs = points <= MOST_TAPS and tile.panels > 1 and tile.axes.beside.size >= 2 * HIGHEST
+        return _fastest(tile, points, pairs=pairs), "inside"
     vectors = min(of_line, tile.panels, tile.target.vector_registers // (2 * HIGHEST))
     tall, long = (min(HIGHEST, tile.axes.row.size), 1, vectors), (1, HIGHEST, vectors)
     if points <= MOST_TAPS and _stays(tile, tall):
@@ -210,7 +211,7 @@ def _fastest(tile: RegisterTile, points: int, *, pairs: bool = False) -> Sizes:
     widths = [b for b in BESIDE if b <= min(beside.size, broadest)]
     found = [(r, b, 1) for b in widths for r in range(1, min(highest, row.size) + 1) if r * b <= most]
     if pairs:
-        high = min(highest_down(tile, HIGHEST_PAIR, stored=True), row.size)
+        high = min(highest_down(tile, HIGHEST_PAIR, stored=False), row.size)
         found += [(r, 1, 2) for r in range(1, high + 1) if 2 * r <= most]
     return min(found, key=lambda sizes: (_cycles(tile, sizes, points), -prod(sizes)), default=(1, 1, 1))
 

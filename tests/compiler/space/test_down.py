@@ -59,7 +59,7 @@ def test_one_panel_follows_the_other(workload: Workload, threads: int) -> None:
 @pytest.mark.parametrize(
     ("workload", "target", "tile"),
     [
-        pytest.param(depthwise(28, 128), V4, (4, 1, 2), id="pairs of lines"),
+        pytest.param(depthwise(28, 128), V4, (7, 1, 2), id="pairs of lines"),
         pytest.param(
             depthwise(28, 192), V3, (4, 1, 2), id="a line is two vectors, and what tiles share stays"
         ),
@@ -71,12 +71,13 @@ def test_one_panel_follows_the_other(workload: Workload, threads: int) -> None:
         pytest.param(depthwise(56, 96, 1, 7), V3, (1, 4, 2), id="49 weights for the whole image"),
         pytest.param(depthwise(28, 120, 1, 5), V4, (4, 4, 1), id="25 weights, from the cache"),
         pytest.param(depthwise(28, 192, 1, 3, "sigmoid"), V4, (4, 1, 2), id="a function needs registers"),
-        pytest.param(depthwise(14, 512), V4, (2, 7, 1), id="places that crowd"),
+        pytest.param(depthwise(14, 512), V4, (5, 1, 2), id="seven lines in a set of eight"),
+        pytest.param(depthwise(7, 1152), V4, (4, 4, 1), id="a small image"),
         pytest.param(
             depthwise(14, 512, 1, 5), V4, (2, 7, 1), id="places that crowd, and much to do with each"
         ),
         pytest.param(depthwise(112, 96, 2), V4, (4, 1, 2), id="little is shared with windows beside them"),
-        pytest.param(depthwise(14, 512, 2), V4, (2, 7, 1), id="but soon gone"),
+        pytest.param(depthwise(14, 512, 2), V4, (3, 1, 2), id="but soon gone"),
     ],
 )
 def test_depthwise_tiles(workload: Workload, target: Target, tile: tuple[int, int, int]) -> None:
