@@ -46,9 +46,9 @@ def both_part_phases(workload: Workload, target: Target) -> BothPartPhases | Non
 class BothPartPhases:
     """The rewritten Workload, and the Steps of its first phases."""
 
-    clearly = 1.1
-    """Cycles, as a share of the direct form's, below which it is taken for faster: of products of two activations that
-    form reaches less of its peak, for it copies one of them, or finds its lines apart."""
+    clearly = 0.9
+    """Cycles, as a share of the direct form's, below which it is taken for faster: more than `PartPhases` has, since
+    of products of two activations that form reaches less of its peak; it copies one, or finds its lines apart."""
 
     def __init__(self, workload: Workload, entry: Instruction, vector: str, target: Target) -> None:
         """`vector`: the axis of the lanes."""

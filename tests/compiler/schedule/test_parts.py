@@ -234,6 +234,13 @@ def test_it_is_the_default_where_it_is_much_faster() -> None:
     assert careful.values(careful.default)["algorithm"] == "direct"
 
 
+def test_it_is_not_where_it_is_a_little_faster() -> None:
+    """Windows of three channels: a matrix is half empty, and another hardware thread may want the unit."""
+    space = build_space(convolution(72, 3, 27, 3), WITH_MATRICES, 1)
+    assert space.values(space.default)["algorithm"] == "direct"
+    assert "parts" in {space.values(a)["algorithm"] for a in space.starts}
+
+
 @pytest.mark.parametrize("rows", [64, 65, 73, 80, 96])
 def test_a_tile_has_no_more_rows_than_its_map_may_unroll(rows: int) -> None:
     # Registers would hold all of them, of one vector.
