@@ -206,7 +206,7 @@ def _fastest(tile: RegisterTile, points: int, *, pairs: bool = False) -> Sizes:
         highest = highest_down(tile, HIGHEST, stored=True)
     elif points > MOST_TAPS:
         highest = LOW
-    elif driven_out(tile):
+    elif _driven_out(tile):
         broadest = HIGHEST
     widths = [b for b in BESIDE if b <= min(beside.size, broadest)]
     found = [(r, b, 1) for b in widths for r in range(1, min(highest, row.size) + 1) if r * b <= most]
@@ -223,7 +223,7 @@ def _crowds(tile: RegisterTile) -> bool:
     return any(places > lines and lines <= few for places, lines in held)
 
 
-def driven_out(tile: RegisterTile) -> bool:
+def _driven_out(tile: RegisterTile) -> bool:
     """Whether what windows beside each other share leaves the first cache under any order, in tiles of LEAST_SUMS."""
     return _crowds(tile) and not _stays(tile, (HIGHEST, LOW, 1))
 
