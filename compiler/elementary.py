@@ -17,6 +17,8 @@ Array = npt.NDArray[Any]
 Function = Callable[..., Any]
 
 _MOST = np.int32(2**31 - 1)
+LARGEST_BF16 = (2.0 - 2.0**-7) * 2.0**127
+"""Finite number of bf16."""
 
 
 def in_double(function: Function) -> Function:
@@ -42,6 +44,16 @@ def ordinal(x: Array) -> Array:
 def as_bf16(x: Array) -> Array:
     """Floats with the precision of bf16, rounded half to even. Code may make those below its normal range 0."""
     return np.asarray(np.asarray(x).astype(ml_dtypes.bfloat16).astype(np.asarray(x).dtype))
+
+
+def finite_bf16(x: Array) -> Array:
+    """Floats with the precision of bf16, rounded half away from 0; the largest finite ones where they are larger.
+
+    Code may give any finite number for NaN.
+    """
+    bits = np.clip(np.asarray(x, np.float32), -LARGEST_BF16, LARGEST_BF16).view(np.uint32)
+    rounded = ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.asarray(rounded.astype(np.asarray(x).dtype))
 
 
 def divide(x: Array, y: Array) -> Array:

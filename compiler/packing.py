@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from compiler.dtype import DType
+from compiler.elementary import LARGEST_BF16
 from compiler.three_bytes import shorten
 
 Role = Literal["input", "constant", "output", "scratch"]
@@ -15,8 +16,6 @@ Role = Literal["input", "constant", "output", "scratch"]
 
 
 _COLUMNS = 1024
-LARGEST = (2.0 - 2.0**-7) * 2.0**127
-"""Finite bf16 number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Parts:
         found = np.empty((self.count, *part.shape), self.dtype.numpy)
         rest = part
         for number in range(self.count):
-            found[number] = np.clip(rest, -LARGEST, LARGEST) if number < self.count - 1 else rest
+            found[number] = np.clip(rest, -LARGEST_BF16, LARGEST_BF16) if number < self.count - 1 else rest
             rest = rest - found[number].astype(part.dtype)
         return np.moveaxis(found, 0, -1)
 

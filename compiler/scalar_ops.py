@@ -68,6 +68,7 @@ OPS: Mapping[str, ScalarOp] = {
     # Larger for a larger float, largest for NaN, 0 for both zeros.
     "ordinal": ScalarOp(1, elementary.ordinal, Signature.ORDINAL),
     "as_bf16": ScalarOp(1, elementary.as_bf16, Signature.FLOATS),
+    "finite_bf16": ScalarOp(1, elementary.finite_bf16, Signature.FLOATS),
     "rsqrt": _function(elementary.rsqrt),
     "inverse_fourth_root": _function(elementary.inverse_fourth_root),
     "exp": _function(np.exp),

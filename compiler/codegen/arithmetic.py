@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.codegen.conversions import as_bf16, convert
+from compiler.codegen.conversions import as_bf16, convert, finite_bf16
 from compiler.codegen.emitter import Emitter
 from compiler.codegen.extremes import Extremes
 from compiler.codegen.masks import select, test
@@ -100,6 +100,8 @@ class Arithmetic:
             return ordinal(self._out, parts[0])
         if op == "as_bf16" and dtype is DType.F32:
             return as_bf16(self._out, parts[0], self._target)
+        if op == "finite_bf16" and dtype is DType.F32:
+            return finite_bf16(self._out, parts[0], self._target)
         if op in ("max", "min") and (found := self._extremes.value(op, *parts)) is not None:
             return found
         if dtype is DType.F32 and (function is not None or op in FUNCTIONS):

@@ -7,11 +7,24 @@ is cut down, as NumPy does for values in range. A float outside the integer's ra
 from __future__ import annotations
 
 from compiler.codegen.emitter import Emitter
-from compiler.codegen.pieces import by_pieces
+from compiler.codegen.pieces import by_pieces, piece
 from compiler.codegen.tiny_floats import from_tiny, to_tiny
 from compiler.codegen.types import Value, literal, llvm_type
 from compiler.dtype import TINY_FLOATS, DType
+from compiler.elementary import LARGEST_BF16
 from compiler.target import Target
+
+_SHORTENINGS = {
+    8: ("@llvm.x86.avx512bf16.cvtneps2bf16.256", 1),
+    16: ("@llvm.x86.avx512bf16.cvtneps2bf16.512", 1),
+    32: ("@llvm.x86.avx512bf16.cvtne2ps2bf16.512", 2),
+}
+"""Instructions that round floats to bf16, by their lanes, and the vectors that each takes."""
+_RANGES = {
+    8: ("@llvm.x86.avx512.mask.range.ps.256", "i8"),
+    16: ("@llvm.x86.avx512.mask.range.ps.512", "i16"),
+}
+"""Instructions that choose one of two floats, by their lanes, and the type of their masks."""
 
 
 def convert(out: Emitter, value: Value, dtype: DType) -> Value:
@@ -100,10 +113,8 @@ def _to_bf16(out: Emitter, value: Value) -> Value:
     """The upper half of a float's bits, rounded half to even; LLVM would call a library for it on most targets."""
     lanes = value.lanes
     kind, half = llvm_type(DType.I32, lanes), llvm_type(DType.I16, lanes)
-    if value.is_short:
-        bits = out.value(f"bitcast {value.llvm_type} {value.text} to {kind}")
-        upper = out.value(f"lshr {kind} {bits}, {literal(16, DType.I32, lanes)}")
-        return _of_bits(out, out.value(f"trunc {kind} {upper} to {half}"), lanes)
+    if value.short:
+        return Value(value.short, DType.BF16, lanes)
 
     def number(n: int) -> str:
         return literal(n, DType.I32, lanes)
@@ -129,15 +140,71 @@ def as_bf16(out: Emitter, value: Value, target: Target) -> Value:
     """A float with the precision of bf16, in one instruction where the Target has one, which takes tiny ones for 0."""
 
     def rounded(part: Value) -> Value:
-        if not {"avx512bf16", "avx512vl"} <= set(target.features) or part.lanes not in (16, 8):
-            return _from_bf16(out, _to_bf16(out, part))
-        kind = llvm_type(DType.BF16, part.lanes)
-        function = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * part.lanes}"
-        out.declarations.add(f"declare {kind} {function}({part.llvm_type})")
-        short = out.value(f"call {kind} {function}({part.llvm_type} {part.text})")
-        return _from_bf16(out, Value(short, DType.BF16, part.lanes))
+        return _shortened(out, part) if _shortens(target, part.lanes) else _to_bf16(out, part)
 
-    return by_pieces(out, rounded, value, target.lanes(DType.F32.size_bytes))._replace(is_short=True)
+    short = by_pieces(out, rounded, value, 2 * target.lanes(DType.F32.size_bytes))
+    return _from_bf16(out, short)._replace(short=short.text)
+
+
+def finite_bf16(out: Emitter, value: Value, target: Target) -> Value:
+    """A number of bf16's precision next to a float, the largest for infinities: by adding half a unit to its bits."""
+
+    def rounded(part: Value) -> Value:
+        lanes, kind = part.lanes, llvm_type(DType.I32, part.lanes)
+        bits = out.value(f"bitcast {part.llvm_type} {_bounded(out, part, target)} to {kind}")
+        more = out.value(f"add {kind} {bits}, {literal(0x8000, DType.I32, lanes)}")
+        upper = out.value(f"and {kind} {more}, {literal(-0x10000, DType.I32, lanes)}")
+        return Value(out.value(f"bitcast {kind} {upper} to {part.llvm_type}"), DType.F32, lanes)
+
+    def shortened(part: Value) -> Value:
+        if _shortens(target, part.lanes):
+            return _shortened(out, part)
+        kind = llvm_type(DType.I32, part.lanes)
+        bits = out.value(f"bitcast {part.llvm_type} {part.text} to {kind}")
+        upper = out.value(f"lshr {kind} {bits}, {literal(16, DType.I32, part.lanes)}")
+        return _of_bits(
+            out, out.value(f"trunc {kind} {upper} to {llvm_type(DType.I16, part.lanes)}"), part.lanes
+        )
+
+    widest = target.lanes(DType.F32.size_bytes)
+    found = by_pieces(out, rounded, value, widest)
+    return found._replace(short=by_pieces(out, shortened, found, 2 * widest).text)
+
+
+def _bounded(out: Emitter, value: Value, target: Target) -> str:
+    """A float between the largest finite numbers of bf16; of NaN any of them."""
+    lanes, kind = value.lanes, value.llvm_type
+    most, least = (literal(end, DType.F32, lanes) for end in (LARGEST_BF16, -LARGEST_BF16))
+    if lanes in _RANGES and {"avx512dq", "avx512vl"} <= set(target.features):
+        function, mask = _RANGES[lanes]
+        rounding = ", i32" if lanes == max(_RANGES) else ""
+        out.declarations.add(f"declare {kind} {function}({kind}, {kind}, i32, {kind}, {mask}{rounding})")
+        # The smaller of both without their signs, with the sign of the first; rounded as usual.
+        usual = ", i32 4" if rounding else ""
+        passed = f"{kind} {value.text}, {kind} {most}, i32 2, {kind} {value.text}, {mask} -1{usual}"
+        return out.value(f"call {kind} {function}({passed})")
+    bits = f"<{lanes} x i1>" if lanes else "i1"
+    above = out.value(f"fcmp ogt {kind} {value.text}, {least}")
+    raised = out.value(f"select {bits} {above}, {kind} {value.text}, {kind} {least}")
+    below = out.value(f"fcmp olt {kind} {raised}, {most}")
+    return out.value(f"select {bits} {below}, {kind} {raised}, {kind} {most}")
+
+
+def _shortens(target: Target, lanes: int) -> bool:
+    return {"avx512bf16", "avx512vl"} <= set(target.features) and lanes in _SHORTENINGS
+
+
+def _shortened(out: Emitter, value: Value) -> Value:
+    """In bf16, by one instruction."""
+    function, halves = _SHORTENINGS[value.lanes]
+    kind = llvm_type(DType.BF16, value.lanes)
+    half = value.lanes // halves
+    # The instruction on two vectors takes the upper lanes first.
+    parts = [piece(out, value, first, half) for first in reversed(range(0, value.lanes, half))]
+    types = ", ".join(p.llvm_type for p in parts)
+    out.declarations.add(f"declare {kind} {function}({types})")
+    passed = ", ".join(f"{p.llvm_type} {p.text}" for p in parts)
+    return Value(out.value(f"call {kind} {function}({passed})"), DType.BF16, value.lanes)
 
 
 def _from_bf16(out: Emitter, value: Value) -> Value:

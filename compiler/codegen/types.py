@@ -73,12 +73,12 @@ def llvm_type(dtype: DType, lanes: int) -> str:
 
 
 class Value(NamedTuple):
-    """An SSA value (or literal); lanes 0 for a scalar. `is_short`: a float that bf16 holds exactly."""
+    """An SSA value (or literal); lanes 0 for a scalar. `short`: the same in bf16, of floats that it holds exactly."""
 
     text: str
     dtype: DType
     lanes: int
-    is_short: bool = False
+    short: str = ""
 
     @property
     def llvm_type(self) -> str:

@@ -20,10 +20,8 @@ from dataclasses import dataclass, replace
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
-from compiler.graph.scalar_rules import interval
 from compiler.index import Index
 from compiler.loop.room import spread_rows
-from compiler.packing import LARGEST
 from compiler.scalar import Apply, Bound, Cast, Const, Expr, Guard, Load, below, read_names
 from compiler.schedule.panels import PACK
 from compiler.schedule.parts import BLOCK, COUNT, PAIR, PART, PRODUCTS, part_of
@@ -88,8 +86,7 @@ def parts_of_both(workload: Workload, parameters: tuple[int, ...]) -> Workload:
     if stage is None or along is None or found is None:
         msg = "parts_of_both needs a sum along one axis of products of two float32 activations"
         raise ScheduleError(msg)
-    finite = frozenset(s.target for s in workload.stages if s.reducer is None and _is_finite(s))
-    parting = _Parting(stage, found, along, lanes, length, count, finite)
+    parting = _Parting(stage, found, along, lanes, length, count)
     (left, left_buffer, first), (right, right_buffer, second) = parting.left(), parting.right()
     body = Apply("mul", tuple(Cast(load, stage.dtype) for load in (first, second)))
     anchor = replace(stage, body=body, reduce_axes=parting.reduces)
@@ -117,7 +114,7 @@ def _checked(parameters: tuple[int, ...]) -> tuple[int, int, int, int, int]:
 
 @dataclass(frozen=True)
 class _Parting:
-    """The rewriting of one stage; `finite`: buffers whose elements all have a finite larger part."""
+    """The rewriting of one stage."""
 
     stage: Stage
     found: Factors
@@ -125,7 +122,6 @@ class _Parting:
     lanes: int
     length: int
     count: int
-    finite: frozenset[str]
 
     @property
     def blocks(self) -> Axis:
@@ -186,7 +182,7 @@ class _Parting:
         """A part of an element; 0 behind the ends, where zeros of both factors meet."""
         moved = {**places, self.found.summed.name: place}
         element = Load(load.buffer, tuple(i.substitute(moved) for i in load.indices))
-        value: Expr = part_of(element, DType.BF16, self.count, finite=load.buffer in self.finite)
+        value: Expr = part_of(element, DType.BF16, self.count)
         if places and self.along.size % self.lanes:
             value = Guard((below(moved[self.along.name], self.along.extent),), value, _ZERO)
         return value
@@ -220,9 +216,3 @@ def factors_of(workload: Workload, stage: Stage, dtype: DType) -> tuple[Load, Lo
             return (left, right) if {left.buffer, right.buffer} <= made else None
         case _:
             return None
-
-
-def _is_finite(stage: Stage) -> bool:
-    """Whether all that a map stores is small, whatever it reads."""
-    low, high = interval(stage.body, {})
-    return low >= -LARGEST and high <= LARGEST

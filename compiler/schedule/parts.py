@@ -24,8 +24,8 @@ from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.loop.room import spread_rows
-from compiler.packing import LARGEST, Parts
-from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, apply, rewrite, substitute
+from compiler.packing import Parts
+from compiler.scalar import Bound, Cast, Expr, Guard, Load, apply, rewrite, substitute
 from compiler.schedule.columns import Columns, columns
 from compiler.schedule.contraction import find_contraction, fits, group_axis
 from compiler.schedule.copied_data import BUFFER, LINES, Copying
@@ -92,25 +92,19 @@ def _parts(workload: Workload, length: int, whole: int = 1) -> Workload:
     return _Parting(workload, stage, found, grouped, DType.BF16, length, whole).workload()
 
 
-def part_of(value: Expr, dtype: DType, count: int = COUNT, *, finite: bool = False) -> Expr:
+def part_of(value: Expr, dtype: DType, count: int = COUNT) -> Expr:
     """The part of an element that the axis PART numbers, of so many.
 
-    All but the last are finite, so that an infinity is in one of them alone; `finite`: they are without being made so.
+    All but the last are finite, so that an infinity is in one of them alone.
     """
     found: list[Expr] = []
     for _ in range(count - 1):
-        found.append(apply("as_bf16", value if finite else _bounded(value)))
+        found.append(apply("finite_bf16", value))
         value = apply("sub", value, found[-1])
     chosen: Expr = Cast(apply("as_bf16", value), dtype)
     for number, part in reversed(list(enumerate(found, start=1))):
         chosen = Guard((Bound(Index.of(PART), 0, number),), Cast(part, dtype), chosen)
     return chosen
-
-
-def _bounded(value: Expr) -> Expr:
-    most = Const(LARGEST, DType.F32)
-    above = apply("larger", value, Const(-LARGEST, DType.F32))
-    return apply("select", apply("less", above, most), above, most)
 
 
 class _Parting(Copying):

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from compiler.codegen.kernel import kernels_from_json, kernels_json
+from compiler.dtype import DType
+from compiler.elementary import LARGEST_BF16
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.index import ZERO, Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.packing import Parts
 from compiler.pipeline import build_kernel, build_nest
-from compiler.scalar import Expr, Load, apply, rewrite
+from compiler.scalar import Cast, Expr, Load, apply, rewrite
 from compiler.schedule.contraction import find_contraction, group_axis
 from compiler.schedule.copied_data import LINES
 from compiler.schedule.parts import COLUMNS, JOINED, PATCHES, parts
@@ -397,3 +399,19 @@ def test_rounding_to_bf16_is_half_to_even_and_keeps_what_is_not_finite(columns: 
     plan = space.schedule(space.default)
     np.testing.assert_array_equal(run_native(workload, plan, {"x0": x}), expected)
     np.testing.assert_array_equal(run_interpreted(workload, plan, {"x0": x}), expected)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 8, 16, 32, 40])
+def test_the_larger_part_is_a_finite_number_next_to_the_float(columns: int) -> None:
+    numbers = operand("x0", 3, columns)
+    part = apply("finite_bf16", Load("x0", at("s0", "s1")))
+    x = random_operands(mapped(part, (3, columns), (numbers,)))["x0"]
+    x.flat[:3] = np.inf, -3.4e38, 1.00390625  # the last halfway between two of them
+    expected = np.clip(x, -LARGEST_BF16, LARGEST_BF16).astype(ml_dtypes.bfloat16).astype(np.float32)
+    expected.flat[2] = 1.0078125
+    for made in (part, Cast(part, DType.BF16)):
+        workload = mapped(made, (3, columns), (numbers,))
+        space = build_space(workload, native_target(), 1)
+        plan = space.schedule(space.default)
+        for run in (run_native, run_interpreted):
+            np.testing.assert_array_equal(run(workload, plan, {"x0": x}).astype(np.float32), expected)
