@@ -1,12 +1,14 @@
 """The program around the kernels: a function for its phases, which the team (`team_run`) calls in order.
 
     i64   program_phases()
+    i64   program_pieces(table, phase, shares)
     void  program_phase(table, phase, share, shares)
     i1    program_is_small(table)
 
 `table` is an array of pointers; each Call names the slots that hold its buffers, and those that hold the values of its
 symbols (as numbers: a static program has none). A share is a range of the phase's parallel loop; all that are not
-empty may be computed at the same time, and none of the next phase before all of this one.
+empty may be computed at the same time, and none of the next phase before all of this one. The share of a member may be
+cut into pieces, which are as many times smaller shares: where there is enough work, so that slower cores do less of it.
 
 Calls that have no parallel loop, or less work than a team is worth waking for, are not shared out. Those that follow
 each other are one phase, of which share 0 does everything. Where all that is shared out, for the sizes in the table,
@@ -39,6 +41,8 @@ SMALL = 1 << 17
 """Work that one thread has done by the time two have shared it: about two thirds of a microsecond."""
 OF_A_PROGRAM = 5
 """So many times that are what it takes to begin a program, and to end it."""
+PIECE, MOST_PIECES = 1 << 21, 8
+"""Work of a piece, at least, which takes about five microseconds; and pieces of a share, at most."""
 _PASSED = 64
 """Work that one thread has done by the time two have passed on a byte between what is shared out and what is not."""
 
@@ -127,6 +131,8 @@ def _program(calls: tuple[Call, ...], stamps: int | None) -> str:
         f"  ret i64 {len(phases)}",
         "}",
         "",
+        *_pieces(phases, profiled=stamps is not None),
+        "",
         *_is_small(calls),
         "",
         "define void @program_phase(ptr %table, i64 %phase, i64 %id, i64 %size) {",
@@ -160,6 +166,39 @@ def _phase_of(numbered: tuple[int, Call]) -> int:
     """What Calls of one phase have in common: nothing but that neither is shared."""
     number, call = numbered
     return number if call.is_shared else -1
+
+
+def _pieces(phases: Sequence[Sequence[tuple[int, Call]]], *, profiled: bool) -> list[str]:
+    """The function that says in how many pieces a share is taken; times are kept of whole shares."""
+    lines, cases = [], []
+    for number, phase in enumerate(phases):
+        place, call = phase[0]
+        if profiled or not call.is_shared:
+            continue
+        sizes = _sizes(place, call)
+        work, near = _number(f"near{number}.", call.work.near, sizes.names)
+        if isinstance(near, int) and near < 2 * 2 * PIECE:
+            continue  # two members, two pieces each
+        cases.append(f"i64 {number}, label %phase{number}")
+        lines += [f"phase{number}:", *sizes.lines, *work]
+        lines += [
+            f"  %count{number} = udiv i64 {near}, %least",
+            f"  %few{number} = call i64 @llvm.umin.i64(i64 %count{number}, i64 {MOST_PIECES})",
+            f"  %pieces{number} = call i64 @llvm.umax.i64(i64 %few{number}, i64 1)",
+            f"  ret i64 %pieces{number}",
+        ]
+    return [
+        "declare i64 @llvm.umin.i64(i64, i64)",
+        "declare i64 @llvm.umax.i64(i64, i64)",
+        "",
+        "define i64 @program_pieces(ptr %table, i64 %phase, i64 %shares) {",
+        f"  %least = mul i64 %shares, {PIECE}",
+        f"  switch i64 %phase, label %none [ {' '.join(cases)} ]",
+        *lines,
+        "none:",
+        "  ret i64 1",
+        "}",
+    ]
 
 
 def _is_small(calls: Sequence[Call]) -> list[str]:

@@ -108,9 +108,10 @@ _PAUSE_DECLARATION = {
 
 # team:   0 i64 phase | 64 i32 sleepers | 128 i32 shares done, 136 i64 end of the run
 #         192 i32 contended, 200 i64 contended until | 256 i32 size, 264 i32 word to members without work,
-#         272 ptr table, 280 i64 first phase of the run, 288 ptr program_phase | 320 members of 64 bytes
-# member: 0 ptr team, 8 i64 id, 16 i64 thread, 24 i32 core + 1, 28 i32 crowded, 32 i64 last phase whose share `id` was
-#         taken, 40 i64 on its core since
+#         272 ptr table, 280 i64 first phase of the run, 288 ptr program_phase, 296 i64 pieces of each share in this
+#         phase, 304 ptr program_pieces | 320 members of 64 bytes
+# member: 0 ptr team, 8 i64 id, 16 i64 thread, 24 i32 core + 1, 28 i32 crowded, 32 i64 what is left of share `id`
+#         (`team_run`), 40 i64 on its core since
 _TEAM = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)

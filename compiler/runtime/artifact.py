@@ -1,6 +1,6 @@
 """The `.luthier` file: an Image as bytes.
 
-"LUTHIER6" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
+"LUTHIER7" | header length, 8 bytes little-endian | SHA-256 of the header, 32 bytes | 16 zeros
 header (JSON) | blobs, each aligned to 256 bytes: the program, the team, the objects of the kernels' phases (of the
                 general form, then of each size that was named), the packed constants
 

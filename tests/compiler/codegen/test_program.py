@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import numpy as np
 import pytest
 
 from compiler.codegen.clear import Clear, Strip
 from compiler.codegen.llvm import emit_object
-from compiler.codegen.program import OF_A_PROGRAM, SMALL, Call, emit_program
+from compiler.codegen.program import MOST_PIECES, OF_A_PROGRAM, PIECE, SMALL, Call, emit_program
 from compiler.index import Index
 from compiler.runtime.loader import Execution, LoadedProgram, _Code, team_object
 from compiler.symbol import product
@@ -48,7 +49,7 @@ def objects(calls: tuple[Call, ...]) -> list[bytes]:
 
 
 def functions(calls: tuple[Call, ...]) -> _Code:
-    return _Code(objects(calls), ["program_phases", "program_is_small"])
+    return _Code(objects(calls), ["program_phases", "program_pieces", "program_is_small"])
 
 
 def phases(*calls: Call) -> int:
@@ -92,8 +93,66 @@ def test_what_is_passed_on_makes_more_of_a_program_small() -> None:
     assert not is_small(shared, elsewhere)
 
 
+@pytest.mark.parametrize(
+    ("work", "threads", "pieces"),
+    [(4 * PIECE - 1, 2, 1), (4 * PIECE, 2, 2), (12 * PIECE, 4, 3), (99 * PIECE, 3, MOST_PIECES)],
+)
+def test_shares_of_much_work_are_taken_in_pieces(work: int, threads: int, pieces: int) -> None:
+    known, of_sizes = Call("a", (0,), 8, Work(work)), Call("b", (0,), 8, Work(Index.of("n")), (("n", 1),))
+    alone, table = Call("c", (0,), 1, Work(work)), np.array([0, work], np.int64)
+    code = functions((known, of_sizes, alone))
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        code.address["program_pieces"]
+    )
+    found = [function(table.ctypes.data, phase, threads) for phase in range(3)]
+    assert found == [pieces, pieces, 1]
+
+
+SLOW = """
+declare i64 @pthread_self()
+declare i32 @usleep(i32)
+
+define void @slow(ptr %log, ptr %slow.one, i64 %begin, i64 %end) {
+entry:
+  %any = icmp slt i64 %begin, %end
+  br i1 %any, label %loop, label %done
+loop:
+  %i = phi i64 [ %begin, %entry ], [ %next, %after ]
+  %at = getelementptr i64, ptr %log, i64 %i
+  %self = call i64 @pthread_self()
+  store i64 %self, ptr %at
+  %one = load i64, ptr %slow.one
+  %waits = icmp eq i64 %self, %one
+  br i1 %waits, label %wait, label %after
+wait:
+  %r = call i32 @usleep(i32 4000)
+  br label %after
+after:
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+"""A kernel that writes who did each iteration, and takes four milliseconds for each of one thread's."""
+
+
+def test_a_slow_member_does_less() -> None:
+    count = 8 * MOST_PIECES
+    log, slow = np.zeros(count, np.int64), np.array([threading.get_ident()], np.int64)
+    program = emit_program((Call("slow", (0, 1), count, Work(100 * PIECE)),))
+    codes = [emit_object(text, native_target()) for text in (program, SLOW)]
+    execution = Execution(LoadedProgram([*codes, team_object(native_target())]), 2, 2, own=True)
+    execution.table[:] = [log.ctypes.data, slow.ctypes.data]
+    execution.run()
+    execution.close()
+    assert np.all(log)
+    assert 0 < np.count_nonzero(log == slow[0]) < count // 2
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("n", [1, 5, SMALL])
+@pytest.mark.parametrize("n", [1, 5, SMALL, 3 * PIECE])
 def test_everything_is_done_once(threads: int, n: int) -> None:
     border = Clear(4, (Strip(8, 16, 32, 3),))
     calls = (

@@ -233,7 +233,12 @@ def test_what_is_refused(image: Image, tmp_path: Path) -> None:
 
 def test_a_damaged_object_is_refused(image: Image) -> None:
     whole = image.program
-    assert read_object(whole).symbols.keys() == {"program_phases", "program_phase", "program_is_small"}
+    assert read_object(whole).symbols.keys() == {
+        "program_phases",
+        "program_pieces",
+        "program_phase",
+        "program_is_small",
+    }
     for code in (b"", b"\x7fELF", b"no object" * 20, whole[:200], whole[:-100]):
         with pytest.raises(CompileError):
             read_object(code)
