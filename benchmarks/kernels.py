@@ -164,6 +164,13 @@ def _thread_counts(text: str) -> list[int]:
     return counts
 
 
+def _looks(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text} looks; each shape has to be timed once at least"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -175,7 +182,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of tuning, per shape")
     parser.add_argument("--time", type=float, default=2.0, metavar="SECONDS", help="of timing, per shape")
     parser.add_argument(
-        "--looks", type=int, default=3, help="times that a shape below its bar is timed, at most"
+        "--looks", type=_looks, default=3, help="times that a shape below its bar is timed, at most"
     )
     parser.add_argument("--direct", action="store_true", help="no algorithm with fewer multiplications")
     parser.add_argument("--skip-peers", action="store_true")
