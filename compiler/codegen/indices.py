@@ -247,6 +247,12 @@ class Indices:
             total += coefficient * numbers[name]
         return total
 
+    def is_amid(self, prepared: Prepared) -> bool:
+        """Whether copies of an unrolled loop lie two elements or more before this expression, and behind it."""
+        numbers, copies = self._numbers, self._copies
+        further = (name for name, coefficient in prepared.moving or () if abs(coefficient) > 1)
+        return any(0 < numbers[name] < copies[name] - 1 for name in further)
+
     def linear(self, index: Index) -> Linear:
         """The expression under the names of this moment: numbers folded, the lane's coefficient set apart."""
         const, lane = index.const, 0

@@ -77,8 +77,8 @@ class Memory:
         except LaneDependent:
             return False
 
-    def load(self, buffer: Buffer, linear: Linear) -> Value:
-        """One element, or a vector where the offset moves by one from lane to lane."""
+    def load(self, buffer: Buffer, linear: Linear, source: Load | None = None) -> Value:
+        """One element, or a vector where the offset moves by one; `source`: what is read, where no guard forbids it."""
         lanes = self._indices.lanes if linear.lane else 0
         kind = llvm_type(buffer.dtype, lanes)
         if buffer.scope == "register":
@@ -90,7 +90,7 @@ class Memory:
         key = ("load", buffer.name, linear, lanes, self._indices.active)
         loaded = self._out.remembered(key)
         if loaded is None:
-            loaded = self._out.remember(key, self._load_memory(buffer, linear, lanes))
+            loaded = self._out.remember(key, self._load_memory(buffer, linear, lanes, source))
         return Value(loaded, DType.F32 if buffer.dtype is DType.F24 else buffer.dtype, lanes)
 
     def load_register(self, buffer: Buffer, linear: Linear) -> Value:
@@ -354,12 +354,15 @@ class Memory:
             lines.add(line)
             self._fetch_line(buffer, linear, _ALL_CACHES, writes=writes)
 
-    def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int) -> str:
+    def _load_memory(self, buffer: Buffer, linear: Linear, lanes: int, source: Load | None = None) -> str:
         pointer = self.pointer(buffer, linear)
         if buffer.dtype is DType.F24:
-            return load_three_bytes(self._out, pointer, lanes, masks=self._masked_bytes == 1)
-        kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
-        # A packed constant is padded to whole vectors: its edge needs no mask.
+            amid = source is not None and self._indices.is_amid(self.prepared(source, buffer))
+            return load_three_bytes(self._out, pointer, lanes, masks=self._masked_bytes == 1, amid=amid)
+        kind, align = (
+            llvm_type(buffer.dtype, lanes),
+            buffer.dtype.size_bytes,
+        )  # A packed constant has whole vectors.
         whole = buffer.packing is not None or is_own_block(buffer, linear, lanes)
         if not lanes or self._indices.active == lanes or whole:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")

@@ -307,7 +307,7 @@ class Values:
             # A block reads ahead of this very element, where a guard may forbid it.
             block = None if self._guards else self.memory.load_transposed(load, buffer, linear)
             return block or self.memory.load_strided(buffer, linear) or self._lane_by_lane(load)
-        return self.memory.load(buffer, linear)
+        return self.memory.load(buffer, linear, None if self._guards else load)
 
     def store(self, load: Load, value: Value) -> None:
         """Emit `buffer[indices] = value`; `load` carries the buffer and the indices."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from compiler.codegen.kernel import Kernel
 from compiler.dtype import DType
 from compiler.grid import index_arrays
 from compiler.loop.interpreter import interpret
@@ -20,15 +23,25 @@ def native_outputs(
     workload: Workload, schedule: Schedule, operands: Arrays, threads: int = 1, target: Target | None = None
 ) -> Arrays:
     """The outputs, from machine code; they are poisoned before, as is scratch memory."""
-    kernel = build_kernel(workload, schedule, target or native_target())
-    arrays = _poisoned_outputs(workload)
-    outputs = dict(arrays)
+    return run_placed(build_kernel(workload, schedule, target or native_target()), operands, threads=threads)
+
+
+def run_placed(
+    kernel: Kernel,
+    operands: Arrays,
+    place: Callable[[np.ndarray], np.ndarray] = lambda packed: packed,
+    threads: int = 1,
+) -> Arrays:
+    """The outputs of a kernel; `place` copies a packed constant to where it shall lie."""
+    arrays, outputs = Arrays(), Arrays()
     for param in kernel.params:
-        if param.role == "scratch":
+        if param.role in ("scratch", "output"):
             arrays[param.name] = _poisoned(param.shape, param.dtype)
-        elif param.role != "output":
+            if param.role == "output":
+                outputs[param.name] = arrays[param.name]
+        else:
             source = operands[param.name]
-            arrays[param.name] = source if param.packing is None else param.packing.apply(source)
+            arrays[param.name] = source if param.packing is None else place(param.packing.apply(source))
     loaded = LoadedKernel(kernel, threads)
     try:
         loaded.run([arrays[p.name].ctypes.data for p in kernel.params])

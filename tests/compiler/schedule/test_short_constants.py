@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,8 @@ from compiler.space.short_constant_phases import ERROR
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.codegen.cross import Call, filled_arena, place_cases, run_aarch64, run_wasm
-from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.execute import relative_error, run_interpreted, run_native, run_placed
+from tests.compiler.forbidden_pages import between_forbidden_pages
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.symbolic import symbolic_rows
 from tests.compiler.workloads import (
@@ -85,6 +88,26 @@ def test_products_are_the_same_within_the_error(name: str) -> None:
         for schedule in (shortened(workload, target, r) for r in (None, rng, rng)):
             assert within(workload, run_native(workload, schedule, operands, target=target), operands)
             assert within(workload, run_interpreted(workload, schedule, operands), operands)
+
+
+def test_nothing_around_them_is_touched() -> None:
+    """Two blocks of 16 bytes are loaded as one vector, with bytes around them that have to be the constant's too."""
+    child = get_context("spawn").Process(target=_run_between_forbidden_pages)
+    child.start()
+    child.join()
+    assert child.exitcode == 0, "a kernel read around its constants"
+
+
+def _run_between_forbidden_pages() -> None:
+    """Every kernel with its constants just behind a page that must not be read, and just before one."""
+    rng = random.Random(0)
+    for workload in (*WORKLOADS.values(), matmul(1, 67, 37), matmul(1, 40, 9), matmul(2, 16, 21)):
+        operands = random_operands(workload)
+        for schedule in (shortened(workload, PRESETS["x86-64-v3"], r) for r in (None, rng, rng, rng)):
+            kernel = build_kernel(workload, schedule, PRESETS["x86-64-v3"])
+            for at_end in (False, True):
+                got = run_placed(kernel, operands, partial(between_forbidden_pages, at_end=at_end))
+                assert within(workload, got["y0"], operands)
 
 
 def test_the_error_is_there_and_no_more() -> None:
