@@ -28,6 +28,8 @@ LARGEST = 512
 BLOCKS = (1, 2, 4, 8)
 """Blocks that are transposed one after another along the lines that they read."""
 USUAL_BLOCKS = 4
+USUAL_STORED = 2 * LINE_BYTES
+"""Bytes that such blocks store in each row."""
 PARALLEL_GRAINS_PER_THREAD = 4
 
 
@@ -106,7 +108,8 @@ def _default(
     if 2 * prod(a.size for a in stage.axes) * stage.dtype.size_bytes > target.l2_bytes // 2:
         # A block reads one line of each of its rows: too short a run to be fetched ahead from a far cache.
         blocks = min(USUAL_BLOCKS, _blocks(stage, across, columns)[-1])
-        unroll = max(unroll, _unrolls(axes)[:2][-1])
+        stored = [u for u in _unrolls(axes) if u * axes.lanes * stage.dtype.size_bytes <= USUAL_STORED]
+        unroll = max([unroll, *stored[-1:]])
     parallel = _enough(axes, threads, {across: blocks * columns})
     return {"unroll": unroll, "parallel": parallel, "columns": columns, "blocks": blocks}
 
