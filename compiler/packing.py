@@ -120,7 +120,8 @@ class Packing:
         coefficients: per packed dimension, one factor per source dimension.
         transform: what is done to the source before; its result then stands for the source.
         dtype: element type of the packed array, which holds all values of the source; None for the source's own.
-        start: where the part of the source begins that is read; its first element where empty, and where transformed.
+        start: where the part of the source begins that is read; its first element where empty, and where a transform
+            gives another shape.
     """
 
     source: str
@@ -147,11 +148,11 @@ class Packing:
 
         packed: of `shape`; it may be of any element type that holds all values of the source.
         """
+        part = array[tuple(slice(first, None) for first in self.start)]
         if self.transform is None:
-            part = array[tuple(slice(first, None) for first in self.start)]
             packed[...] = _moved(part, self.shape, self.coefficients)
             return
-        source = self.transform.view(array)
+        source = self.transform.view(part)
         along = max(range(len(self.shape)), key=lambda dim: self.coefficients[dim][0])
         step = self.coefficients[along][0]
         if not step:

@@ -45,7 +45,7 @@ def plan_packing(
     """Pack the operand in the order of the names (outermost first, with their limits) that its read uses.
 
     Raises ScheduleError where the read is not affine in them and their quotients, starts in front of the constant (or
-    at an offset of one that is transformed), or would multiply the constant.
+    at an offset of one that is transformed to another shape), or would multiply the constant.
     """
     read = next(load for load in loads(body) if load.buffer == operand.name)
     sizes = dict(names)
@@ -60,7 +60,7 @@ def plan_packing(
     if any(c < 0 for row in coefficients for c in row):
         msg = f"cannot pack {operand.name}: it is read backwards"
         raise ScheduleError(msg)
-    if any(first < 0 for first in start) or (transform is not None and any(start)):
+    if any(first < 0 for first in start) or (isinstance(transform, Transform | Parts) and any(start)):
         msg = f"cannot pack {operand.name}: its read {read} does not begin where it does"
         raise ScheduleError(msg)
     shape = tuple(1 + atoms[atom].bounds(sizes)[1] for atom in dims)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.dtype import DType
-from compiler.packing import Packing, Transform
+from compiler.packing import Packing, Shortened, Transform
+from compiler.three_bytes import lengthen
 
 
 def by_definition(packing: Packing, array: np.ndarray) -> np.ndarray:
@@ -48,6 +49,20 @@ def test_blocks_of_rows_and_columns(data: st.DataObject) -> None:
     assert packed.dtype == np.float32
     assert packed.flags.c_contiguous
     np.testing.assert_array_equal(packed, by_definition(packing, array))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_a_part_of_a_constant_is_shortened(data: st.DataObject) -> None:
+    sizes = [data.draw(st.integers(1, 5)) for _ in range(3)]
+    start = tuple(data.draw(st.integers(0, n - 1)) for n in sizes)
+    order = data.draw(st.permutations(range(3)))
+    coefficients = tuple(tuple(int(dim == d) for d in range(3)) for dim in order)
+    shape = tuple(sizes[dim] for dim in order)
+    array = np.arange(np.prod(sizes), dtype=np.float32).reshape(sizes)
+    packed = Packing("w", shape, coefficients, Shortened(), DType.F24, start).apply(array)
+    plain = by_definition(Packing("w", shape, coefficients, start=start), array)
+    np.testing.assert_array_equal(lengthen(packed), plain)
 
 
 @settings(max_examples=30, deadline=None)

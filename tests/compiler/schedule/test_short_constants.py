@@ -39,6 +39,7 @@ from tests.compiler.workloads import (
     padded_convolution,
     product,
     random_operands,
+    second_matrix,
     windowed,
 )
 
@@ -50,6 +51,7 @@ WORKLOADS: dict[str, Workload] = {
     "fewer columns than lanes": matmul(2, 3, 64),
     "windows": convolution(4, 5, 18, 3),
     "windows with padding": padded_convolution(5, 4, 20, 3, 2),
+    "the second of two matrices": second_matrix(3, 33, 40),
     "three dimensions": windowed((2, 3, 4), 5, 9, (2, 2, 1)),
 }
 
