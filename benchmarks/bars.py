@@ -20,8 +20,8 @@ WRONG = 1e-2
 
 CONTRACTION, RAGGED = (0.95, 0.88), (0.85, 0.70)
 """Median and worst shares of the peak, and of the bound."""
-WINOGRAD, MEMORY, PEERS = 1.8, 0.70, 1.0
-"""The worst rate over the peak, the worst share of the bound, and the worst of a peer's time over ours."""
+WINOGRAD, MEMORY, PEERS, GAIN = 1.8, 0.70, 1.0, 1.8
+"""The worst rate over the peak, share of the bound, a peer's time over ours, and one thread's time over two's."""
 
 LONG_US = 1000.0
 """A shape that takes longer on one thread should scale to two."""
@@ -63,6 +63,7 @@ class Bar:
 def bars(rows: Sequence[Row], builds: Mapping[str, Any] | None) -> list[Bar]:
     """All bars over the rows of one run; `builds` as `build_time.build_times` gives it."""
     first = [row for row in rows if row["threads"] == 1] or list(rows)
+    two = [row for row in rows if row["threads"] == 2 and "refused" not in row]
     timed = [row for row in first if "refused" not in row]
     contraction, ragged = _group(first, "contraction"), _group(first, "ragged")
     memory = _group(first, "memory")
@@ -95,14 +96,18 @@ def bars(rows: Sequence[Row], builds: Mapping[str, Any] | None) -> list[Bar]:
         _bar("memory: worst share of the bound (kernel)", memory, bound_share, min, MEMORY),
         _bar("int8: worst of best peer over ours (whole model)", int8, peer_ratio, min, PEERS),
         _bar("default: median of tuned over default time (kernel)", timed, default_share, median, 0.75),
-        _bar("two threads: worst gain over one, above 1 ms (kernel)", _scaling(rows), _gain, min, 1.8),
+        _bar("two threads: worst gain over one, above 1 ms (kernel)", two, gain, min, GAIN),
         _build_bar(builds),
     ]
 
 
 def is_short(row: Row) -> bool:
-    """Whether the shape is below what its group must reach in the median, or at worst where that is all."""
-    figures = [(figure(row), required) for figure, required in _LEAST.get(row["group"], ())]
+    """Whether the shape is below what its group must reach in the median, or at worst where that is all.
+
+    On several threads only what they gain counts.
+    """
+    least = _LEAST.get(row["group"], ()) if row["threads"] == 1 else ((gain, GAIN),)
+    figures = [(figure(row), required) for figure, required in least]
     return any(value is not None and value < required for value, required in figures)
 
 
@@ -161,23 +166,12 @@ def _group(rows: Sequence[Row], group: str) -> list[Row]:
     return [row for row in rows if row["group"] == group]
 
 
-def _gain(row: Row) -> float:
-    return float(row["gain"])
-
-
-def _scaling(rows: Sequence[Row]) -> list[Row]:
-    """Gains, by the least disturbed tenth of the samples: two threads need both cores at the same moment."""
-    timed = {(row["shape"], row["threads"]): _undisturbed_us(row) for row in rows if "refused" not in row}
-    found = []
-    for (shape, threads), one in timed.items():
-        two = timed.get((shape, 2))
-        if threads == 1 and two is not None and one > LONG_US:
-            found.append({"shape": shape, "gain": one / two})
-    return found
-
-
-def _undisturbed_us(row: Row) -> float:
-    return float(row["kernel"]["tuned"]["p10_us"])
+def gain(row: Row) -> float | None:
+    """One thread's time over several threads', in the same turns; None where one takes no longer than LONG_US."""
+    alone = {} if "refused" in row else row["kernel"].get("alone")
+    if not alone or alone["median_us"] <= LONG_US:
+        return None
+    return float(alone["median_us"]) / float(row["kernel"]["tuned"]["median_us"])
 
 
 def _bar(

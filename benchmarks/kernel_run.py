@@ -42,6 +42,8 @@ from workers.end_to_end import compare_models
 from workers.local_pair import local_workers
 
 ENGINES: Mapping[str, Callable[[Path, Arrays, int], Engine]] = {**PEERS, "torch": TorchEngine}
+ALONE = "alone"
+"""The kernels on one thread, as they were tuned for one: in the turns of those on several."""
 _DIRECT = "direct"
 
 
@@ -66,7 +68,10 @@ class RunOptions:
 
 
 def run_shape(shape: Shape, folder: Path, options: RunOptions, canary: Canary) -> dict[str, Any]:
-    """The row of a shape; where the compiler refuses it, only the reason. `canary`: of as many threads."""
+    """The row of a shape; where the compiler refuses it, only the reason. `canary`: of as many threads.
+
+    `folder` keeps the tuning logs of the run: later rows of the shape go on with them, or take what one thread had.
+    """
     row: dict[str, Any] = {"shape": shape.name, "group": shape.group, "threads": options.threads}
     path = shape.save(folder)
     try:
@@ -75,8 +80,27 @@ def run_shape(shape: Shape, folder: Path, options: RunOptions, canary: Canary) -
         program, work = lower(graph), count_work(optimise(graph), options.target)
     except LuthierError as error:
         return {**row, "refused": str(error)}
-    with _tuned(shape, [own, program], folder, options) as source:
-        return {**row, **_measure(path, own, program, work, source, options, canary)}
+    with (
+        _tuned(shape, [own, program], folder, options) as source,
+        _tuned_before(_log_of(shape, folder, 1)) as alone,
+    ):
+        sources = {"default": NoSource(), "tuned": source, **({ALONE: alone} if options.threads > 1 else {})}
+        return {**row, **_measure(path, own, program, work, sources, options, canary)}
+
+
+def _log_of(shape: Shape, folder: Path, threads: int) -> Path:
+    """Where a shape's tuning log lies."""
+    return folder / f"{shape.name}.{threads}.db"
+
+
+@contextmanager
+def _tuned_before(log: Path) -> Iterator[ScheduleSource]:
+    """What was tuned earlier in the run; nothing where nothing was."""
+    if not log.exists():
+        yield NoSource()
+        return
+    with closing(open_database(f"sqlite:///{log}")) as database:
+        yield SqlScheduleSource(SqlTuningLog(database))
 
 
 @contextmanager
@@ -141,21 +165,23 @@ def _measure(
     own: Program,
     program: Program,
     work: Work,
-    source: ScheduleSource,
+    sources: Mapping[str, ScheduleSource],
     options: RunOptions,
     canary: Canary,
 ) -> dict[str, Any]:
     target, threads = options.target, options.threads
     with ExitStack() as stack:
         subgraphs = kernel_subgraphs(own, own_layout=own.inputs.keys() != program.inputs.keys())
-        sources = {"default": NoSource(), "tuned": source}
         kernels = {
-            name: stack.enter_context(closing(OwnKernels(own, subgraphs, target, threads, s)))
-            for name, s in sources.items()
+            name: stack.enter_context(
+                closing(OwnKernels(own, subgraphs, target, 1 if name == ALONE else threads, source))
+            )
+            for name, source in sources.items()
         }
         modules = {
-            name: stack.enter_context(closing(compile_program(program, target, threads, s)))
-            for name, s in sources.items()
+            name: stack.enter_context(closing(compile_program(program, target, threads, source)))
+            for name, source in sources.items()
+            if name != ALONE
         }
         inputs = make_inputs(modules["tuned"].inputs, program=program)
         engines, refused = _peers(path, inputs, options)

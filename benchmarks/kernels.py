@@ -28,6 +28,7 @@ from benchmarks.bars import (
     bars,
     best_peer,
     bound_share,
+    gain,
     is_short,
     peak_share,
     peer_ratio,
@@ -91,6 +92,7 @@ def table_line(row: Mapping[str, Any]) -> str:
     times = "  ".join(f"{engine} {figures['median_us']:.1f}" for engine, figures in model.items())
     best, share = best_peer(row), peak_share(row)
     ratio = "" if best is None else f"  {best[0]}/ours {peer_ratio(row):.2f}"
+    over_one = "" if gain(row) is None else f"  over one thread {gain(row):.2f}"
     noise = "  NOT IDLE: above the bound" if above_bound(row) else ""
     disturbed = f"  disturbed {row['disturbed']['kernel tuned']:.0%}"
     how = "".join(f"  {name}" for name in row["algorithms"])
@@ -100,7 +102,8 @@ def table_line(row: Mapping[str, Any]) -> str:
         f"{name}  kernel us: default {_spread(kernel['default'])} tuned {_spread(kernel['tuned'])}  "
         f"bound {row['bound_us']:.1f} by {row['bound_by']} share {bound_share(row):.2f}  "
         f"peak {row['ceilings']['multiply_add'] / 1e9:.0f} GFLOP/s share {share:.2f}  "
-        f"model us: {times}{ratio}  error {row['errors']['luthier']:.0e}{how}{disturbed}{noise}{wrong}{refused}"
+        f"model us: {times}{ratio}{over_one}  error {row['errors']['luthier']:.0e}{how}{disturbed}{noise}"
+        f"{wrong}{refused}"
     )
 
 
@@ -123,11 +126,14 @@ def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> list[dict[st
         (s, threads) for s in select(arguments.shapes, arguments.group) for threads in arguments.threads
     ]
     rows: dict[tuple[str, int], dict[str, Any]] = {}
-    with canaries(native_target(), arguments.threads) as singers:
+    with (
+        canaries(native_target(), arguments.threads) as singers,
+        tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder,
+    ):
         for number in range(arguments.looks):
             for shape, threads in shapes:
                 before = rows.get((shape.name, threads))
-                if before is not None and not (threads == 1 and is_short(before)):
+                if before is not None and not is_short(before):
                     continue
                 options = RunOptions(
                     native_target(),
@@ -138,8 +144,7 @@ def _rows(arguments: argparse.Namespace, peers: tuple[str, ...]) -> list[dict[st
                     peers,
                     arguments.direct,
                 )
-                with tempfile.TemporaryDirectory(prefix="luthier-bench-") as folder:
-                    row = run_shape(shape, Path(folder), options, singers[threads])
+                row = run_shape(shape, Path(folder), options, singers[threads])
                 rows[shape.name, threads] = row if before is None else joined(before, row)
                 again = f"look {number + 1}: " if number else ""
                 print(again + table_line(rows[shape.name, threads]), file=sys.stderr, flush=True)

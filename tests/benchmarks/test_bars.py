@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.bars import Bar, bars, best_peer, peak_share, peer_ratio
+from benchmarks.bars import Bar, bars, best_peer, is_short, peak_share, peer_ratio
 from benchmarks.kernels import select, table_line
 from benchmarks.roofline_plot import roofline_svg
 from luthier import InputError
@@ -81,11 +81,16 @@ def test_a_refused_shape_misses_its_bar() -> None:
     assert "refused: no such operator" in table_line(refused)
 
 
-def test_two_threads_are_compared_with_one_on_long_shapes_alone() -> None:
-    long = [row("long", "ragged", 2000.0), row("long", "ragged", 1000.0, threads=2)]
-    short = [row("short", "ragged", 20.0), row("short", "ragged", 20.0, threads=2)]
-    assert bar(bars([*long, *short], None), "two threads").value == pytest.approx(2.0)
-    assert bar(bars(short, None), "two threads").value is None
+def test_two_threads_are_compared_with_one_in_their_turns_on_long_shapes_alone() -> None:
+    long, short = (row(name, "ragged", us, threads=2) for name, us in (("long", 1000.0), ("short", 20.0)))
+    long["kernel"]["alone"], short["kernel"]["alone"] = {"median_us": 1700.0}, {"median_us": 21.0}
+    disturbed = row("long", "ragged", 5000.0)
+    found = bar(bars([disturbed, long, short], None), "two threads")
+    assert (found.value, found.short) == (pytest.approx(1.7), ("long 1.70",))
+    assert "over one thread 1.70" in table_line(long)
+    assert is_short(long)
+    assert not is_short(short)
+    assert bar(bars([short, row("long", "ragged", 1000.0, threads=2)], None), "two threads").value is None
 
 
 def test_the_build_bar_is_an_upper_one() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.canaries import canaries
 from benchmarks.kernel_models import channels_last, convolution, gather, unary
-from benchmarks.kernel_run import RunOptions, direct_only, run_shape
+from benchmarks.kernel_run import ALONE, RunOptions, direct_only, run_shape
 from benchmarks.kernel_shapes import SHAPES, Shape
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
@@ -38,6 +38,14 @@ def test_a_row_has_kernels_models_and_ceilings(tmp_path: Path, canary: Canary) -
     assert row["bound_us"] > 0
     assert all(0 <= share <= 1 for share in row["disturbed"].values())
     assert row["ceilings"]["l1"] > 1e9
+
+
+def test_several_threads_are_timed_beside_one(tmp_path: Path) -> None:
+    with canaries(native_target(), [2]) as singers:
+        options = RunOptions(native_target(), 2, trials=1, tuning_s=None, seconds=0.05, peers=())
+        row = run_shape(SHAPES["conv3x3_5_7_5"], tmp_path, options, singers[2])
+    assert set(row["kernel"]) == {"default", "tuned", ALONE}
+    assert set(row["model"]) == {"default", "tuned"}
 
 
 def test_a_model_that_the_compiler_refuses_gives_its_reason(tmp_path: Path, canary: Canary) -> None:
