@@ -13,7 +13,8 @@ repeat a test that is open there.
 Extents over symbols are settled before (compiler.loop.settle).
 
 Borders along many axes multiply (three for each axis of a window in space and time). Where that would be more code than
-a phase may have, the outermost loops stay whole, and test in each iteration what the others know.
+a phase may have, the outermost loops stay whole, and test in each iteration what the others know. Only their last
+iteration is apart where unrolled loops are shorter in it: copies have to be counted.
 """
 
 from __future__ import annotations
@@ -79,12 +80,44 @@ def _peel_within(stmt: Stmt, whole: int, ranges: Mapping[str, int]) -> Stmt:
     if not whole:
         return _peel(stmt, ranges)
     match stmt:
-        case For(var, extent):
-            return with_parts(stmt, lambda part: _peel_within(part, whole - 1, {**ranges, var: extent.limit}))
-        case Let(var, _, size):
-            return with_parts(stmt, lambda part: _peel_within(part, whole, {**ranges, var: size}))
+        case For(var, extent, kind, body):
+            counted = extent.limit if extent.bound is None and kind not in _COPIED else 1
+            new = _last_apart(var, counted, body, whole - 1, {**ranges, var: extent.limit})
+            return stmt if new is body else replace(stmt, body=new)
+        case Let(var, _, size, body, bound):
+            new = _last_apart(var, 1 if bound is not None else size, body, whole, {**ranges, var: size})
+            return stmt if new is body else replace(stmt, body=new)
         case _:
             return with_parts(stmt, lambda part: _peel_within(part, whole, ranges))
+
+
+def _last_apart(var: str, size: int, body: Stmt, whole: int, ranges: Mapping[str, int]) -> Stmt:
+    """`_peel_within` of a body, with code of its own for the last iteration if unrolled loops are shorter there.
+
+    `size`: how many iterations there are; 1 where the last one is not known.
+    """
+    if size <= 1 or not _cuts_copies(body, var, ranges):
+        return _peel_within(body, whole, ranges)
+    last, before = size - 1, {**ranges, var: size - 1}
+    full = _peel_within(simplify_statement(body, before), whole, before)
+    known = simplify_statement(substitute_statement(body, {var: Index.of(last)}), ranges)
+    return If(Bound(Index.of(var), 0, last), full, _peel_within(known, whole, ranges))
+
+
+def _cuts_copies(body: Stmt, var: str, ranges: Mapping[str, int]) -> bool:
+    """Whether an unrolled loop is shorter in the last iteration of `var`."""
+    inside = dict(ranges)
+    for stmt in walk_statements(body):
+        match stmt:
+            case Let(name, _, size):
+                inside[name] = size
+            case For(name, extent, kind):
+                inside[name] = extent.limit
+                if kind is LoopKind.UNROLLED and _shorter(extent, var, inside):
+                    return True
+            case _:
+                pass
+    return False
 
 
 def _peel(stmt: Stmt, ranges: Mapping[str, int]) -> Stmt:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from compiler.index import Index
 from compiler.loop.ir import Block, Buffer, For, If, Let, LoopKind, LoopNest, Stmt, Store, with_parts
 from compiler.scalar import FAR, Bound, Const, Dot, Expr, Guard, Load, loads, rewrite, walk
 from compiler.symbol import ranges_of
@@ -68,8 +69,8 @@ class _Reads:
             first_lanes = all(self._begins(bound, ranges) for bound in e.bounds)
             if first_lanes and not self._strays(e.outside, ranges):
                 return None
-            inside = Guard(tuple(others), e.inside, e.outside)
-            one = Guard((first,), rule(inside) or inside, e.outside)
+            inside = Guard(tuple(others), e.inside, _where(first, e.outside))
+            one = Guard((first,), rule(inside) or inside, _unless(first, e.outside, ranges))
             return rule(one) or one
 
         return rewrite(value, rule)
@@ -87,11 +88,11 @@ class _Reads:
             return None
         if test.index.bounds(ranges)[1] >= test.high:
             upper = replace(test, low=-FAR)
-            inside = Guard((upper,), inside, self._behind(upper, outside, ranges))
+            inside = Guard((upper,), inside, self._behind(upper, _unless(upper, outside, ranges), ranges))
         if begins:
             return inside
         lower = Bound(test.index, -FAR, test.low)
-        return Guard((lower,), outside, self._behind(lower, inside, ranges))
+        return Guard((lower,), _where(lower, outside), self._behind(lower, inside, ranges))
 
     def _is_masked(self, guard: Guard) -> bool:
         """Whether it is a load behind a mask: whatever its tests, only lanes that pass them read."""
@@ -141,6 +142,40 @@ class _Reads:
     @staticmethod
     def _moves_with(load: Load, test: Bound) -> bool:
         return any(index.names() & test.index.names() for index in load.indices)
+
+
+def _where(test: Bound, value: Expr) -> Expr:
+    """The value where a test holds; without its tests of the same index that are decided there."""
+    return _settled(test.index, test.low, test.high, value)
+
+
+def _unless(test: Bound, value: Expr, ranges: Mapping[str, int]) -> Expr:
+    """The value where a test does not hold, if it has one end only; without its tests that are decided there."""
+    if not test.index.names() <= ranges.keys():
+        return value
+    least, most = test.index.bounds(ranges)
+    if test.low <= least:
+        return _settled(test.index, test.high, most + 1, value)
+    return _settled(test.index, least, test.low, value) if test.high > most else value
+
+
+def _settled(index: Index, low: int, high: int, value: Expr) -> Expr:
+    """The value where low <= index < high.
+
+    Without this a chain of guards, each of several tests, would be copied for each of them, and so on for each copy.
+    """
+
+    def rule(e: Expr) -> Expr | None:
+        if not isinstance(e, Guard) or all(bound.index != index for bound in e.bounds):
+            return None
+        if any(b.index == index and (b.high <= low or high <= b.low) for b in e.bounds):
+            return e.outside
+        left = tuple(b for b in e.bounds if b.index != index or not b.low <= low < high <= b.high)
+        if len(left) == len(e.bounds):
+            return None
+        return replace(e, bounds=left) if left else e.inside
+
+    return rewrite(value, rule)
 
 
 def _both(bounds: tuple[Bound, ...], bound: Bound) -> tuple[Bound, ...]:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.codegen.nest import emit_nest
 from compiler.loop.count import LOOP_LIMIT
-from compiler.pipeline import compile_program, load_graph, lower
+from compiler.pipeline import build_nest, compile_program, default_schedule, load_graph, lower
 from compiler.schedule.source import NoSource
 from compiler.target import get_target, native_target
 from tests.compiler.frontend.models import model
@@ -39,5 +40,23 @@ def test_windows_in_space_and_time_have_no_more_loops_than_there_may_be(
     chosen = native_target() if target == "native" else get_target(target)
     with closing(compile_program(lower(load_graph(network)), chosen, 2, NoSource())) as module:
         if target == "native":
+            got, wanted = module.run(inputs)["y"], expected_outputs(network, inputs)["y"]
+            np.testing.assert_allclose(got, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3", "wasm32"])
+def test_a_loop_that_stays_whole_has_its_shorter_tile_apart(target: str) -> None:
+    """Borders of a tall window multiply with those of its rows; of 26 rows the last tile of four has two."""
+    random = np.random.default_rng(0)
+    nodes = [helper.make_node("ConvTranspose", ["x", "kernel"], ["y"], pads=[0, 1, 0, 1])]
+    constants = {"kernel": random.standard_normal((16, 1, 7, 3)).astype(np.float32)}
+    network = model(nodes, {"x": (1, 16, 20, 37)}, constants)
+    inputs = {"x": random.standard_normal((1, 16, 20, 37)).astype(np.float32)}
+    program = lower(load_graph(network))
+    chosen = native_target() if target == "native" else get_target(target)
+    for subgraph in program.subgraphs:
+        emit_nest(build_nest(subgraph.workload, default_schedule(subgraph.workload, chosen, 1)), chosen)
+    if target == "native":
+        with closing(compile_program(program, chosen, 1, NoSource())) as module:
             got, wanted = module.run(inputs)["y"], expected_outputs(network, inputs)["y"]
             np.testing.assert_allclose(got, wanted, atol=1e-4)
