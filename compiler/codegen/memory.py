@@ -181,9 +181,8 @@ class Memory:
             return None
         if buffer.dtype.size_bytes < self._masked_bytes:
             return None
-        return self._load_spread(
-            buffer, linear, tests, literal(outside.value, buffer.dtype, self._indices.lanes)
-        )
+        elsewhere = literal(outside.value, buffer.dtype, self._indices.lanes)
+        return self._load_spread(buffer, linear, tests, elsewhere)
 
     def _load_spread(
         self, buffer: Buffer, linear: Linear, tests: Sequence[tuple[Linear, int]], outside: str
@@ -359,10 +358,8 @@ class Memory:
         if buffer.dtype is DType.F24:
             amid = source is not None and self._indices.is_amid(self.prepared(source, buffer))
             return load_three_bytes(self._out, pointer, lanes, masks=self._masked_bytes == 1, amid=amid)
-        kind, align = (
-            llvm_type(buffer.dtype, lanes),
-            buffer.dtype.size_bytes,
-        )  # A packed constant has whole vectors.
+        kind, align = llvm_type(buffer.dtype, lanes), buffer.dtype.size_bytes
+        # A packed constant is padded to whole vectors: its edge needs no mask.
         whole = buffer.packing is not None or is_own_block(buffer, linear, lanes)
         if not lanes or self._indices.active == lanes or whole:
             return self._out.value(f"load {kind}, ptr {pointer}, align {align}")
