@@ -41,7 +41,8 @@ def layers(*x: int | str) -> onnx.ModelProto:
 
 
 def shapes_of(model: onnx.ModelProto, target: Target, **options: object) -> list[tuple[int, ...]]:
-    image = compile_model(model, make_options(target=target, threads=1, **options))  # type: ignore[arg-type]
+    chosen = make_options(target=target, threads=1, runs_here=False, **options)  # type: ignore[arg-type]
+    image = compile_model(model, chosen)
     return [part.inputs[0].sizes() for part in image.named]
 
 
