@@ -267,3 +267,15 @@ def test_saturation_is_part_of_an_instructions_meaning() -> None:
     left, right = np.full(4, 255, np.uint8), np.full(4, 127, np.int8)
     assert entry.evaluate(np.int32(5), left, right) == 5 + 2 * 32767
     assert INSTRUCTIONS["vpdpbusd.512"].evaluate(np.int32(5), left, right) == 5 + 4 * 255 * 127
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(("size", "channels", "outputs"), [(58, 3, 3), (58, 3, 2), (34, 4, 1), (30, 24, 4)])
+def test_few_channels_may_leave_the_lanes_to_places(
+    name: str, size: int, channels: int, outputs: int
+) -> None:
+    """Copied data has places so near that tiles would have them as lanes, which an instruction cannot."""
+    workload = integer_convolution(size, channels, outputs, zero=7)
+    space = build_space(workload, PRESETS[name], 1)
+    for assignment in (space.default, *space.starts):
+        build_nest(workload, space.schedule(assignment))
