@@ -23,6 +23,8 @@ CONTRACTION, RAGGED = (0.95, 0.88), (0.85, 0.70)
 WINOGRAD, MEMORY, PEERS, GAIN = 1.8, 0.70, 1.0, 1.8
 """The worst rate over the peak, share of the bound, a peer's time over ours, and one thread's time over two's."""
 
+ALONE = "alone"
+"""The kernels on one thread, as they were tuned for one: in the turns of those on several."""
 LONG_US = 1000.0
 """A shape that takes longer on one thread should scale to two."""
 
@@ -168,7 +170,7 @@ def _group(rows: Sequence[Row], group: str) -> list[Row]:
 
 def gain(row: Row) -> float | None:
     """One thread's time over several threads', in the same turns; None where one takes no longer than LONG_US."""
-    alone = {} if "refused" in row else row["kernel"].get("alone")
+    alone = {} if "refused" in row else row["kernel"].get(ALONE)
     if not alone or alone["median_us"] <= LONG_US:
         return None
     return float(alone["median_us"]) / float(row["kernel"]["tuned"]["median_us"])

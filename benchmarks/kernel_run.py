@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bars import ALONE
 from benchmarks.kernel_shapes import Shape
 from benchmarks.own_kernels import OwnKernels, kernel_subgraphs
 from benchmarks.torch_engine import TorchEngine
@@ -42,8 +43,6 @@ from workers.end_to_end import compare_models
 from workers.local_pair import local_workers
 
 ENGINES: Mapping[str, Callable[[Path, Arrays, int], Engine]] = {**PEERS, "torch": TorchEngine}
-ALONE = "alone"
-"""The kernels on one thread, as they were tuned for one: in the turns of those on several."""
 _DIRECT = "direct"
 
 
@@ -80,27 +79,21 @@ def run_shape(shape: Shape, folder: Path, options: RunOptions, canary: Canary) -
         program, work = lower(graph), count_work(optimise(graph), options.target)
     except LuthierError as error:
         return {**row, "refused": str(error)}
-    with (
-        _tuned(shape, [own, program], folder, options) as source,
-        _tuned_before(_log_of(shape, folder, 1)) as alone,
-    ):
-        sources = {"default": NoSource(), "tuned": source, **({ALONE: alone} if options.threads > 1 else {})}
+    with ExitStack() as stack:
+        tuned = stack.enter_context(_tuned(shape, [own, program], folder, options))
+        sources: dict[str, ScheduleSource] = {"default": NoSource(), "tuned": tuned}
+        before = _log_of(shape, folder, 1)
+        if options.threads > 1 and before.exists():
+            database = stack.enter_context(closing(open_database(f"sqlite:///{before}")))
+            sources[ALONE] = SqlScheduleSource(SqlTuningLog(database))
+        elif options.threads > 1 and not options.direct:  # the default may be another algorithm
+            sources[ALONE] = NoSource()
         return {**row, **_measure(path, own, program, work, sources, options, canary)}
 
 
 def _log_of(shape: Shape, folder: Path, threads: int) -> Path:
     """Where a shape's tuning log lies."""
     return folder / f"{shape.name}.{threads}.db"
-
-
-@contextmanager
-def _tuned_before(log: Path) -> Iterator[ScheduleSource]:
-    """What was tuned earlier in the run; nothing where nothing was."""
-    if not log.exists():
-        yield NoSource()
-        return
-    with closing(open_database(f"sqlite:///{log}")) as database:
-        yield SqlScheduleSource(SqlTuningLog(database))
 
 
 @contextmanager
@@ -118,7 +111,7 @@ def _tuned(
         full = build_space(task.workload, task.target, task.threads)
         return direct_only(full) if options.direct else full
 
-    with closing(open_database(f"sqlite:///{folder / f'{shape.name}.{options.threads}.db'}")) as database:
+    with closing(open_database(f"sqlite:///{_log_of(shape, folder, options.threads)}")) as database:
         log = SqlTuningLog(database)
         session_options = SessionOptions(trials=options.trials, seconds=options.tuning_s)
         with local_workers(options.threads) as (builder, runner):

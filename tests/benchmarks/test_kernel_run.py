@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.bars import ALONE
 from benchmarks.canaries import canaries
 from benchmarks.kernel_models import channels_last, convolution, gather, unary
-from benchmarks.kernel_run import ALONE, RunOptions, direct_only, run_shape
+from benchmarks.kernel_run import RunOptions, direct_only, run_shape
 from benchmarks.kernel_shapes import SHAPES, Shape
 from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
@@ -40,11 +41,14 @@ def test_a_row_has_kernels_models_and_ceilings(tmp_path: Path, canary: Canary) -
     assert row["ceilings"]["l1"] > 1e9
 
 
-def test_several_threads_are_timed_beside_one(tmp_path: Path) -> None:
-    with canaries(native_target(), [2]) as singers:
-        options = RunOptions(native_target(), 2, trials=1, tuning_s=None, seconds=0.05, peers=())
-        row = run_shape(SHAPES["conv3x3_5_7_5"], tmp_path, options, singers[2])
-    assert set(row["kernel"]) == {"default", "tuned", ALONE}
+@pytest.mark.parametrize("case", ["tuned before", "direct and tuned before", "not before", "direct alone"])
+def test_several_threads_are_timed_beside_one(case: str, tmp_path: Path) -> None:
+    """With what was tuned for one; else with the default, unless that may be another algorithm."""
+    with canaries(native_target(), [1, 2]) as singers:
+        for threads in (1, 2) if case.endswith("tuned before") else (2,):
+            options = RunOptions(native_target(), threads, 1, None, 0.05, (), direct="direct" in case)
+            row = run_shape(SHAPES["conv3x3_5_7_5"], tmp_path, options, singers[threads])
+    assert (ALONE in row["kernel"]) == (case != "direct alone")
     assert set(row["model"]) == {"default", "tuned"}
 
 
