@@ -140,6 +140,15 @@ class DotPhases:
             raise ValueError(msg)
         return found.name
 
+    def share_data(self, vector: Axis) -> bool:
+        """Whether the lanes along an axis share the data.
+
+        Places of a copy may lie so near each other that few channels leave them the lanes.
+        """
+        factors = computes(self.workload, self.product_stages[0], self.entry)
+        indices = [] if factors is None else [i for load in loads(factors.data) for i in load.indices]
+        return all(vector.name not in i.names() for i in indices)
+
     def _unit(self, workload: Workload) -> int:
         """The products of a sum are filled up to a multiple of so many."""
         stage = workload.stages[0]

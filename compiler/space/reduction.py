@@ -27,7 +27,7 @@ from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.short_constant_phases import ShortConstantPhases, short_constant_phases
 from compiler.space.space import Assignment, Knob, SearchSpace, Value, number
 from compiler.space.strassen_phases import StrassenPhases, can_cut
-from compiler.space.structure import gathers, step_along, tile_axes
+from compiler.space.structure import gathers, step_along
 from compiler.space.winograd_blocks import WinogradBlocks, winograd_blocks
 from compiler.space.winograd_phases import WinogradPhases, winograd_tiles
 from compiler.target import LINE_BYTES, Target
@@ -194,11 +194,7 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         dots = DotPhases(workload, entry, target)
         kind = MatrixTile if entry.takes_matrices else RegisterTile
         tile = kind(dots.workload, *dots.product_stages, target, threads, (entry, dots.group_axis))
-        # Places of a copy may lie so near that few channels leave them the lanes, which share the data then no more.
-        if (
-            entry.takes_matrices
-            or tile.axes.vector.name == tile_axes(workload, store, target, anchor).vector.name
-        ):
+        if dots.share_data(tile.axes.vector):
             plans[entry.name] = _Plan(tile, dots)
     direct = plans[DIRECT] = _Plan(RegisterTile(workload, anchor, store, target, threads), None)
     if len(plans) > 1:

@@ -1,4 +1,7 @@
-"""Random models of one operator and a few maps around it, as Hypothesis draws them."""
+"""Random models of one operator and a few maps around it, as Hypothesis draws them.
+
+Small, so that an interpreter can run them, or of the sizes that layers of networks have.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,60 @@ from tests.compiler.frontend.models import model
 
 Dims = tuple[int, ...]
 
+_LAYERS = (
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    12,
+    14,
+    16,
+    17,
+    28,
+    32,
+    37,
+    49,
+    56,
+    64,
+    67,
+    96,
+    100,
+    128,
+    130,
+    197,
+    256,
+    301,
+    512,
+    768,
+)
+"""Sizes of axes of layers, and some that no vector divides."""
+_TIMES = 12
+"""So many times longer than in a small model the axes of a layer are, at most."""
+
 
 @dataclass
 class Builder:
-    """Nodes so far; every method that adds one returns the name of its result."""
+    """Nodes so far; every method that adds one returns the name of its result.
+
+    `layers`: axes have sizes of layers, not those that a test runs quickly.
+    """
 
     draw: st.DrawFn
+    layers: bool = False
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     inputs: dict[str, list[int]] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
     def extent(self, high: int, low: int = 1) -> int:
         return self.draw(st.integers(low, high))
+
+    def size(self, high: int, low: int = 1) -> int:
+        """Of an axis of data: up to `high` in a small model."""
+        if not self.layers:
+            return self.extent(high, low)
+        return self.some([n for n in _LAYERS if low <= n <= _TIMES * high])
 
     def some(self, values: list[Any]) -> Any:
         return self.draw(st.sampled_from(values))
@@ -66,17 +111,17 @@ def _window(b: Builder, rank: int, kernels: list[int]) -> dict[str, Any]:
 
 
 def _spatial(b: Builder, rank: int) -> Dims:
-    return tuple(b.extent({1: 23, 2: 11, 3: 7}[rank], 5) for _ in range(rank))
+    return tuple(b.size({1: 23, 2: 11, 3: 7}[rank], 5) for _ in range(rank))
 
 
 def convolution(b: Builder) -> str:
     rank = b.some([1, 2, 2, 3])
     groups = b.some([1, 1, 1, 2, 3])
     depthwise = b.some([False, False, True])
-    per = 1 if depthwise else b.extent(9)
-    ic = groups * per if not depthwise else b.extent(20)
+    per = 1 if depthwise else b.size(9)
+    ic = groups * per if not depthwise else b.size(20)
     groups = ic if depthwise else groups
-    oc = groups * b.extent(3 if depthwise else 12)
+    oc = groups * (b.extent(3) if depthwise else b.size(12))
     attributes = _window(b, rank, [1, 2, 3])
     dilations = [b.some([1, 1, 2]) for _ in range(rank)]
     names = [
@@ -89,9 +134,9 @@ def convolution(b: Builder) -> str:
 
 def transposed_convolution(b: Builder) -> str:
     rank, groups = b.some([1, 2, 2]), b.some([1, 1, 2])
-    ic, per = groups * b.extent(5), b.extent(6)
+    ic, per = groups * b.size(5), b.size(6)
     kernel = [b.extent(3) for _ in range(rank)]
-    image = [b.extent(6, 2) for _ in range(rank)]
+    image = [b.size(6, 2) for _ in range(rank)]
     attributes = {"strides": [b.extent(3) for _ in range(rank)], "group": groups}
     return b.node(
         "ConvTranspose",
@@ -103,7 +148,7 @@ def transposed_convolution(b: Builder) -> str:
 
 
 def product(b: Builder) -> str:
-    m, k, n = b.extent(20), b.extent(24), b.extent(40)
+    m, k, n = b.size(20), b.size(24), b.size(40)
     batch = b.some([(), (), (3,), (2, 3)])
     left = b.input(*batch, m, k)
     if b.some([True, False]):
@@ -113,7 +158,7 @@ def product(b: Builder) -> str:
 
 
 def gemm(b: Builder) -> str:
-    m, k, n = b.extent(12), b.extent(30), b.extent(40)
+    m, k, n = b.size(12), b.size(30), b.size(40)
     a_t, b_t = b.extent(1, 0), b.extent(1, 0)
     left = b.input(*((k, m) if a_t else (m, k)))
     right = b.constant(*((n, k) if b_t else (k, n)))
@@ -123,7 +168,7 @@ def gemm(b: Builder) -> str:
 def pooling(b: Builder) -> str:
     rank = b.some([1, 2, 2, 3])
     attributes = _window(b, rank, [2, 3])
-    x = b.input(b.extent(2), b.extent(20), *_spatial(b, rank))
+    x = b.input(b.extent(2), b.size(20), *_spatial(b, rank))
     ceil = b.extent(1, 0)
     if b.some([True, False]):
         return b.node("MaxPool", x, **attributes, ceil_mode=ceil)
@@ -132,7 +177,7 @@ def pooling(b: Builder) -> str:
 
 def reduction(b: Builder) -> str:
     rank = b.extent(4)
-    shape = [b.extent(9 if rank > 2 else 40) for _ in range(rank)]
+    shape = [b.size(9 if rank > 2 else 40) for _ in range(rank)]
     axes = sorted(b.draw(st.sets(st.integers(0, rank - 1), min_size=1)))
     operator = b.some(["ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceSumSquare"])
     return b.node(operator, b.input(*shape), b.table(np.array(axes, np.int64)), keepdims=b.extent(1, 0))
@@ -141,13 +186,13 @@ def reduction(b: Builder) -> str:
 def normalisation(b: Builder) -> str:
     kind = b.some(["Softmax", "LayerNormalization", "LRN", "InstanceNormalization", "LogSoftmax"])
     if kind in ("Softmax", "LogSoftmax"):
-        shape = [b.extent(12) for _ in range(b.extent(3))]
+        shape = [b.size(12) for _ in range(b.extent(3))]
         return b.node(kind, b.input(*shape), axis=b.extent(len(shape) - 1, 0))
     if kind == "LayerNormalization":
-        rows, columns = b.extent(12), b.extent(40, 2)
+        rows, columns = b.size(12), b.size(40, 2)
         return b.node(kind, b.input(rows, columns), b.constant(columns), b.constant(columns))
-    channels = b.extent(20, 2)
-    x = b.input(1, channels, b.extent(7, 2), b.extent(7))
+    channels = b.size(20, 2)
+    x = b.input(1, channels, b.size(7, 2), b.size(7))
     if kind == "LRN":
         return b.node(kind, x, size=b.some([1, 3, 5]), alpha=0.1)
     return b.node(kind, x, b.constant(channels), b.constant(channels))
@@ -155,7 +200,7 @@ def normalisation(b: Builder) -> str:
 
 def movement(b: Builder) -> str:
     rank = b.extent(4, 2)
-    shape = [b.extent(12) for _ in range(rank)]
+    shape = [b.size(12 if rank < 4 else 6) for _ in range(rank)]
     kind = b.some(["Transpose", "Concat", "Slice", "Pad", "Gather", "DepthToSpace", "Tile", "Reshape"])
     if kind == "Transpose":
         return b.node(kind, b.input(*shape), perm=b.draw(st.permutations(range(rank))))
@@ -179,7 +224,7 @@ def movement(b: Builder) -> str:
         indices = np.arange(first, shape[axis], step, dtype=np.int64)
         return b.node(kind, b.input(*shape), b.table(indices), axis=axis)
     if kind == "DepthToSpace":
-        x = b.input(1, 4 * b.extent(5), b.extent(5), b.extent(5))
+        x = b.input(1, 4 * b.size(5), b.size(5), b.size(5))
         return b.node(kind, x, blocksize=2, mode=b.some(["DCR", "CRD"]))
     if kind == "Tile":
         return b.node(kind, b.input(*shape), b.table(np.array([b.extent(2) for _ in shape], np.int64)))
@@ -187,7 +232,8 @@ def movement(b: Builder) -> str:
 
 
 def elementwise(b: Builder) -> str:
-    shape = [b.extent(12) for _ in range(b.extent(4))]
+    rank = b.extent(4)
+    shape = [b.size(12 if rank < 4 else 6) for _ in range(rank)]
     other = [b.some([n, 1]) for n in shape][b.extent(len(shape) - 1, 0) :]
     operator = b.some(["Add", "Mul", "Sub", "Max", "Min"])
     right = b.input(*other) if b.some([True, False]) else b.constant(*other)
@@ -203,7 +249,7 @@ def resizing(b: Builder) -> str:
     places = b.some(["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
     if places == "align_corners" and mode == "nearest":
         places = "half_pixel"
-    channels = b.extent(2), b.extent(4)
+    channels = b.extent(2), b.size(4)
     wanted = b.table(np.array([*channels, *sizes], np.int64))
     x = b.input(*channels, *image)
     return b.node("Resize", x, "", "", wanted, mode=mode, coordinate_transformation_mode=places)
@@ -224,7 +270,7 @@ def _indices(b: Builder, extent: int, *shape: int) -> str:
 
 def gathering(b: Builder) -> str:
     kind = b.some(["Gather", "GatherElements", "GatherND"])
-    n, m, count = b.extent(30), b.extent(12), b.extent(20)
+    n, m, count = b.size(30), b.size(12), b.size(20)
     x = b.input(n, m)
     if kind == "Gather":
         return b.node(kind, x, _indices(b, n, count))
@@ -234,7 +280,7 @@ def gathering(b: Builder) -> str:
 
 
 def scattering(b: Builder) -> str:
-    n, m, count = b.extent(30), b.extent(6), b.some([b.extent(9), b.extent(150, 129)])
+    n, m, count = b.size(30), b.size(6), b.some([b.extent(9), b.extent(150, 129)])
     data, reduction = b.input(n, m), b.some(["add", "max", "min"])
     if b.some([True, False]):
         return b.node("ScatterND", data, _indices(b, n, count, 1), b.input(count, m), reduction=reduction)
@@ -266,19 +312,20 @@ def recurrent(b: Builder) -> str:
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
     direction = b.some(["forward", "reverse", "bidirectional"])
     count = 2 if direction == "bidirectional" else 1
-    steps, batch, width, units = b.extent(4), b.extent(3), b.extent(9), b.extent(17)
+    steps, batch, width, units = b.extent(4), b.extent(3), b.size(9), b.size(17)
     names = [
         b.input(steps, batch, width),
         b.constant(count, gates * units, width),
         b.constant(count, gates * units, units),
         b.constant(count, 2 * gates * units),
     ]
-    return b.node(kind, *names, hidden_size=units, direction=direction)
+    forms = {"linear_before_reset": b.extent(1, 0)} if kind == "GRU" else {}
+    return b.node(kind, *names, hidden_size=units, direction=direction, **forms)
 
 
 def quantised(b: Builder) -> str:
     """Products of bytes, and weights that are kept as bytes."""
-    m, k, n = b.extent(9), b.extent(40), b.extent(30)
+    m, k, n = b.size(9), b.size(40), b.size(30)
     bytes_ = np.random.default_rng(n).integers(-128, 128, (k, n)).astype(np.int8)
     if b.some([True, False]):
         scale = b.table(np.float32(0.02))
@@ -289,8 +336,26 @@ def quantised(b: Builder) -> str:
     return b.node("Cast", product, to=onnx.TensorProto.FLOAT)
 
 
+def quantised_convolution(b: Builder) -> str:
+    """A convolution of bytes whose result is bytes again, as quantisers write it."""
+    ic, oc, (h, w), kernel = b.size(9), b.size(12), _spatial(b, 2), b.some([1, 3])
+    x = b.input(b.extent(2), ic, h, w)
+    data, zero = b.table(np.float32(0.02)), b.table(np.uint8(128))
+    weights = np.random.default_rng(oc).integers(-127, 128, (oc, ic, kernel, kernel)).astype(np.int8)
+    made, middle = (
+        b.table(np.float32(0.02 * 0.01 * 73 * ic**0.5 * kernel)),
+        b.table(np.uint8(b.some([0, 100]))),
+    )
+    left = b.node("DequantizeLinear", b.node("QuantizeLinear", x, data, zero), data, zero)
+    right = b.node("DequantizeLinear", b.table(weights), b.table(np.float32(0.01)))
+    attributes = {"pads": [b.extent(kernel // 2, 0)] * 4, "strides": [b.extent(2)] * 2}
+    value = b.node("Conv", left, right, **attributes)
+    value = b.node("Relu", value) if b.some([True, False]) else value
+    return b.node("DequantizeLinear", b.node("QuantizeLinear", value, made, middle), made, middle)
+
+
 def sum_of_products(b: Builder) -> str:
-    sizes = {letter: b.extent(9) for letter in "bijk"}
+    sizes = {letter: b.size(9) for letter in "bijk"}
     left, right, result = b.some(
         [
             ("bik", "bkj", "bij"),
@@ -305,7 +370,7 @@ def sum_of_products(b: Builder) -> str:
 
 
 def choice(b: Builder) -> str:
-    shape = [b.extent(12) for _ in range(b.extent(3))]
+    shape = [b.size(12) for _ in range(b.extent(3))]
     x, y = b.input(*shape), b.input(*(b.some([n, 1]) for n in shape))
     test = b.node(b.some(["Greater", "LessOrEqual"]), x, y)
     return b.node("Where", test, b.node("Mul", x, y), b.some([x, y]))
@@ -351,6 +416,7 @@ KINDS: Mapping[str, Callable[[Builder], str]] = {
     "ranking": ranking,
     "recurrent": recurrent,
     "quantised": quantised,
+    "quantised_convolution": quantised_convolution,
     "sum_of_products": sum_of_products,
     "choice": choice,
     "iteration": iteration,
@@ -359,9 +425,9 @@ _AROUND = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Exp", "HardSwish", "Gelu", 
 
 
 @st.composite
-def models(draw: st.DrawFn) -> onnx.ModelProto:
+def models(draw: st.DrawFn, *, layers: bool = False) -> onnx.ModelProto:
     """A model of one kind, with up to two maps after it."""
-    b = Builder(draw)
+    b = Builder(draw, layers)
     value = KINDS[draw(st.sampled_from(sorted(KINDS)))](b)
     for operator in draw(st.lists(st.sampled_from(_AROUND), max_size=2)):
         value = b.node(operator, value)
