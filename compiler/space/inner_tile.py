@@ -29,6 +29,10 @@ ADDED_UP = 12
 """Instructions that add the lanes of one vector."""
 
 
+FAR_VECTOR = 2
+"""Multiply-adds in the time of which a vector comes from the second cache: half a line a cycle, two pipes."""
+
+
 def inner_axis(workload: Workload, stage: Stage, target: Target) -> Axis | None:
     """The innermost axis of a sum of products along which both factors can be read as vectors; None where none is."""
     match stage.reducer, stage.body:
@@ -81,6 +85,14 @@ class InnerTile(RegisterTile):
     def widest(self) -> int:
         """All of them."""
         return HEIGHTS[-1]
+
+    def arrives(self, rows: int, vectors: int) -> float:
+        """Each column is read once for the rows; they stay in the first cache where there is room beside the columns."""
+        bytes_along = prod(size for _, size in self.sums) * self.target.vector_bytes
+        if self.panels * bytes_along <= self.target.l1_bytes:
+            return 0.0
+        near = (rows + vectors) * bytes_along <= self.target.l1_bytes
+        return FAR_VECTOR * float(vectors if near else rows + vectors)
 
     @property
     def added_up(self) -> int:

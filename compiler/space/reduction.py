@@ -43,8 +43,6 @@ EDGES = 0.87
 """Share of the cycles of tiles without edges below which tiles with edges are worth the time to build them."""
 WORTH = 0.75
 """Instructions, as a share of the direct form's, below which what surrounds them pays without measuring."""
-CLEARLY = 0.9
-"""Cycles, as a share of the direct form's, below which another algorithm is taken for faster without measuring."""
 WORTH_AN_ERROR = 1000
 """Cycles that an algorithm of a larger error saves at least."""
 NEARLY = 1.03
@@ -140,7 +138,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
 
     Panels where lanes would otherwise be gathered, and enough rows read what is copied; for many rows also where lines
     of both factors are far apart. Apart where a tile that holds every block has fewer rows than there are. Separated
-    where windows share enough. Inner where lanes along the sum are clearly better filled.
+    where windows share enough. Inner where lanes along the sum are better filled.
     """
     if kind == INSTRUCTION:
         return next(iter(plans))
@@ -159,7 +157,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     if DOWN in plans and (reads_apart(tile) or shares_beside(plans[DOWN].tile)):
         return DOWN
     inner = plans[INNER].tile if INNER in plans else None
-    if isinstance(inner, InnerTile) and _inner_cycles(inner) < CLEARLY * output_cycles(tile):
+    if isinstance(inner, InnerTile) and _inner_cycles(inner) < output_cycles(tile):
         return INNER
     return APART if APART in plans and rows > number(usual[DIRECT], "rows") else DIRECT
 

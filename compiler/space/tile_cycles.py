@@ -44,7 +44,7 @@ def _tile_cycles(tile: RegisterTile, rows: int, vectors: int, *, last: bool, str
     if streams:
         return max(rows * wide, LATENCY, LOAD * tile.copies * _loaded(tile, rows, vectors)) + 0.5 * rows
     saved = saved_products(tile, rows) if last else 0.0
-    arrives = FAR_LOAD * wide if _comes_from_far(tile, wide) else 0
+    arrives = FAR_LOAD * wide if _comes_from_far(tile, wide) else tile.arrives(rows, vectors)
     loaded = rows + wide * _lines(tile)
     return max(rows * wide - saved, LATENCY, loaded, arrives) + 0.5 * loaded
 

@@ -18,7 +18,7 @@ from tests.compiler.frontend.models import model
 
 Dims = tuple[int, ...]
 
-_LAYERS = (
+LAYERS = (
     1,
     2,
     3,
@@ -71,7 +71,7 @@ class Builder:
         """Of an axis of data: up to `high` in a small model."""
         if not self.layers:
             return self.extent(high, low)
-        return self.some([n for n in _LAYERS if low <= n <= _TIMES * high])
+        return self.some([n for n in LAYERS if low <= n <= _TIMES * high])
 
     def some(self, values: list[Any]) -> Any:
         return self.draw(st.sampled_from(values))
@@ -342,10 +342,8 @@ def quantised_convolution(b: Builder) -> str:
     x = b.input(b.extent(2), ic, h, w)
     data, zero = b.table(np.float32(0.02)), b.table(np.uint8(128))
     weights = np.random.default_rng(oc).integers(-127, 128, (oc, ic, kernel, kernel)).astype(np.int8)
-    made, middle = (
-        b.table(np.float32(0.02 * 0.01 * 73 * ic**0.5 * kernel)),
-        b.table(np.uint8(b.some([0, 100]))),
-    )
+    odd = 2 * int(36 * ic**0.5 * kernel) + 1  # of whole numbers no result is then halfway between two
+    made, middle = b.table(np.float32(0.02 * 0.01 * odd)), b.table(np.uint8(b.some([0, 100])))
     left = b.node("DequantizeLinear", b.node("QuantizeLinear", x, data, zero), data, zero)
     right = b.node("DequantizeLinear", b.table(weights), b.table(np.float32(0.01)))
     attributes = {"pads": [b.extent(kernel // 2, 0)] * 4, "strides": [b.extent(2)] * 2}

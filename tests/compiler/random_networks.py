@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from tests.compiler.frontend.models import model
+from tests.compiler.random_models import LAYERS
 
 Dims = tuple[int, ...]
 
 _MOST_ELEMENTS = 4096
+_MOST_OF_LAYERS = 2**20
+_MOST_SCORES = 2**24
 _MOST_STEPS = 12
 
 
@@ -24,11 +27,13 @@ _MOST_STEPS = 12
 class Network:
     """Nodes so far, and the shape of every value that may be read.
 
-    `first`: the first axis that an operator may change; 1 where axis 0 is a batch of any size.
+    `first`: the first axis that an operator may change; 1 where axis 0 is a batch of any size. `layers`: axes have sizes
+    of layers, not those that a test runs quickly.
     """
 
     draw: st.DrawFn
     first: int = 0
+    layers: bool = False
     shapes: dict[str, Dims] = field(default_factory=dict)
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -38,6 +43,10 @@ class Network:
 
     def extent(self, high: int, low: int = 1) -> int:
         return self.draw(st.integers(low, high))
+
+    def size(self, high: int, low: int = 1) -> int:
+        """Of an axis of data: up to `high` in a small network."""
+        return self.some([n for n in LAYERS if n >= low]) if self.layers else self.extent(high, low)
 
     def axis(self, shape: Dims) -> int:
         return self.extent(len(shape) - 1, self.first)
@@ -160,7 +169,7 @@ def _reshape(b: Network, x: str, shape: Dims) -> None:
 
 
 def _project(b: Network, x: str, shape: Dims) -> None:
-    wide = b.extent(20)
+    wide = b.size(20)
     b.node("MatMul", (*shape[:-1], wide), x, b.constant(shape[-1], wide))
 
 
@@ -169,6 +178,8 @@ def _attend(b: Network, x: str, shape: Dims) -> None:
     if len(shape) < 2 + b.first:
         return
     *batch, rows, width = shape
+    if prod(batch) * rows * rows > _MOST_SCORES:
+        return
     order = [*range(len(batch)), len(batch) + 1, len(batch)]
     turned = b.node("Transpose", (*batch, width, rows), x, perm=order)
     scores = b.node("MatMul", (*batch, rows, rows), x, turned)
@@ -181,7 +192,7 @@ def _convolve(b: Network, x: str, shape: Dims) -> None:
     rank, channels = len(shape) - 2, shape[1]
     groups = b.some([1, 1, channels])
     out, kernel, stride, pad = (
-        groups * b.extent(8 // groups or 1),
+        groups * (b.size(8) if groups == 1 else b.extent(8 // groups or 1)),
         b.some([1, 3]),
         b.extent(2),
         b.extent(1, 0),
@@ -282,7 +293,7 @@ def _widen(b: Network, x: str, shape: Dims) -> None:
         mode = b.some(["DCR", "CRD"])
         b.node("DepthToSpace", (n, c // 4, 2 * h, 2 * w), x, blocksize=2, mode=mode)
         return
-    out, kernel = b.extent(4), b.some([2, 3])
+    out, kernel = b.size(4), b.some([2, 3])
     image = (2 * (h - 1) + kernel, 2 * (w - 1) + kernel)
     b.node("ConvTranspose", (n, out, *image), x, b.constant(c, out, kernel, kernel), strides=[2, 2])
 
@@ -337,14 +348,17 @@ _DRAWN = [name for name, (weight, _) in STEPS.items() for _ in range(weight)]
 
 
 @st.composite
-def networks(draw: st.DrawFn, *, batch: bool = False) -> onnx.ModelProto:
-    """A network with one input and one to three outputs; `batch`: for any number of rows."""
-    b = Network(draw, first=int(batch))
+def networks(draw: st.DrawFn, *, batch: bool = False, layers: bool = False) -> onnx.ModelProto:
+    """A network with one input and one to three outputs; `batch`: for any number of rows; `layers`: of real sizes."""
+    b = Network(draw, first=int(batch), layers=layers)
+    most = _MOST_OF_LAYERS if layers else _MOST_ELEMENTS
     rank = b.some([2, 3, 4, 4])
-    given = (b.extent(2), *(b.extent(9, 2) for _ in range(rank - 1)))
+    given: Dims = (b.extent(2), *(b.size(9, 2) for _ in range(rank - 1)))
+    while prod(given) > most:
+        given = tuple(-(-n // 2) for n in given)
     b.shapes["x"] = given
     for _ in range(b.extent(_MOST_STEPS, 3)):
-        small = [v for v, s in b.shapes.items() if prod(s) <= _MOST_ELEMENTS and len(s) > b.first]
+        small = [v for v, s in b.shapes.items() if prod(s) <= most and len(s) > b.first]
         # What is new is read more often, so that chains form.
         value = b.some([*small, *small[-3:], small[-1]])
         STEPS[b.some(_DRAWN)][1](b, value, b.shapes[value])

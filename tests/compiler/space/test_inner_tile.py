@@ -113,3 +113,15 @@ def test_the_axis_lies_side_by_side_in_both_factors() -> None:
     assert found.size == 72
     across = product(2, 3, 9, 67)
     assert inner_axis(across, across.stages[0], V3) is None
+
+
+def test_fewer_passes_where_neither_factor_stays_in_the_first_cache() -> None:
+    """Nine columns' sums hide the latency, but more passes over rows that are read from far cost more than that."""
+
+    def columns(sums: int) -> object:
+        values = (space := build_space(matmul(3, 17, sums), V3, 1)).values(space.default)
+        assert values["algorithm"] == "inner"
+        return values["vectors"]
+
+    assert columns(480) == 3
+    assert columns(2039) == 4
