@@ -4,8 +4,10 @@ Only the structure of the index expressions counts. In `sum x[n, ic, h + kh, w +
 output's innermost dimension should be oc, which the constant is indexed by (its values are packed for vectors of
 output channels), and the input's should be ic, which is reduced, sits alone in its dimension and indexes the constant.
 Where output channels are too few to fill vectors, places fill them: such a contraction prefers what lies along w, as
-the model has it, but not strongly. What looks places up finds each element by itself along them, and whole vectors
-along what it reads at its own place: in `y[n, c, p] = x[n, c, v[p], w[p]]` that is c.
+the model has it, but not strongly. A window of one place prefers channels, not strongly either where places fill
+vectors too: with lanes along them it reads and writes channels as they are. What looks places up finds each element by
+itself along them, and whole vectors along what it reads at its own place: in `y[n, c, p] = x[n, c, v[p], w[p]]` that
+is c.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ MUCH_FULLER = 1.6
 """The same where sums are so long that an algorithm of fewer multiplications may gain as much."""
 FEW_LANES = 4
 """Elements along a dimension that lanes which are looked up one by one do not beat."""
+AS_FULL = 0.9
+"""The same from where on a product of channels at each place by itself runs as well with lanes along the places."""
 LONG_SUM = 144
 """Products of such a sum, over windows of several places."""
 
@@ -98,10 +102,16 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
     long = {a.name for a in (*compute.axes, *compute.reduce_axes) if a.extent.constant != 1}
     strong = dim is None or moving[0].indices[dim].names() & long != own & long
     place = _place(compute, channel, moving[0])
-    if strong and place is not None and _places_are_fuller(compute, channel, place, moving[0]):
-        yield Vote(node.output, place, strong=False)
-        yield Vote(moving[0].buffer, len(moving[0].indices) - 1, strong=False)
-        return
+    if (
+        strong and place is not None and compute.dtype.is_float
+    ):  # whole numbers: instructions share data among lanes
+        window, gain = _window(compute, channel, moving[0]), _gain(compute, channel, place, moving[0])
+        is_long = window > 1 and prod(a.size for a in compute.reduce_axes) > LONG_SUM
+        if gain >= (MUCH_FULLER if is_long else FULLER):
+            yield Vote(node.output, place, strong=False)
+            yield Vote(moving[0].buffer, len(moving[0].indices) - 1, strong=False)
+            return
+        strong = window > 1 or gain < AS_FULL or not _goes_along(compute, place, moving[0])
     yield Vote(node.output, channel, strong)
     if dim is not None:
         yield Vote(moving[0].buffer, dim, strong)
@@ -115,19 +125,22 @@ def _place(compute: Compute, channel: int, load: Load) -> int | None:
     return next((d for d, a in enumerate(compute.axes[:last]) if a.name == load.indices[-1].name), None)
 
 
-def _places_are_fuller(compute: Compute, channel: int, place: int, load: Load) -> bool:
-    """Whether lanes along a dimension of places do clearly more at once than along the channels."""
-    # Instructions multiply several whole numbers at once, which all lanes share.
-    if not compute.dtype.is_float:
-        return False
-    window = prod(
-        a.size for a in compute.reduce_axes if any(_moves_with(load, a.name, b.name) for b in compute.axes)
-    )
-    behind = compute.axes[channel + 1 :] if window == 1 else ()
+def _window(compute: Compute, channel: int, load: Load) -> int:
+    """Places that each output reads."""
+    places = [a.name for d, a in enumerate(compute.axes) if d != channel]
+    return prod(a.size for a in compute.reduce_axes if any(_moves_with(load, a.name, b) for b in places))
+
+
+def _gain(compute: Compute, channel: int, place: int, load: Load) -> float:
+    """How much fuller than along the channels vectors along a dimension of places are."""
+    behind = compute.axes[channel + 1 :] if _window(compute, channel, load) == 1 else ()
     places = prod(a.size for a in behind or (compute.axes[place],))
-    gain = _filled(places) / _filled(_columns(compute.axes[channel].name, compute.axes[channel].size, load))
-    long = window > 1 and prod(a.size for a in compute.reduce_axes) > LONG_SUM
-    return gain >= (MUCH_FULLER if long else FULLER)
+    return _filled(places) / _filled(_columns(compute.axes[channel].name, compute.axes[channel].size, load))
+
+
+def _goes_along(compute: Compute, place: int, load: Load) -> bool:
+    """Whether neighbouring places are read, and as the model has them written, side by side."""
+    return place == len(compute.axes) - 1 and load.indices[-1].coefficient(compute.axes[place].name) == 1
 
 
 def _columns(channel: str, size: int, load: Load) -> int:

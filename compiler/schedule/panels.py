@@ -5,7 +5,7 @@
        t[b, i, j] = sum(k) x[b, i, k] * panels[b, j // 8, k, j % 8]
 
 It is what packing does to a constant (Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008),
-as a stage of its own, because both operands are known at run time only.
+as a stage of its own, because the operand is known at run time only.
 """
 
 from __future__ import annotations
@@ -51,10 +51,7 @@ def find_panels(workload: Workload, stage: Stage, name: str) -> Panels | None:
     if len(along) != 1:
         return None
     (load,) = along
-    if (
-        any(o.constant for o in operands.values() if o.name in (a.buffer, b.buffer))
-        or load.buffer not in operands
-    ):
+    if load.buffer not in operands or operands[load.buffer].constant:
         return None
     names, axes = read_names(load), {a.name: a for a in stage.axes}
     kept = tuple(a for a in stage.axes if a.name in names and a.name != name)

@@ -87,7 +87,7 @@ class InnerTile(RegisterTile):
         return HEIGHTS[-1]
 
     def arrives(self, rows: int, vectors: int) -> float:
-        """Each column is read once for the rows; they stay in the first cache where there is room beside the columns."""
+        """Columns are read once for the rows, which stay in the first cache where there is room beside them."""
         bytes_along = prod(size for _, size in self.sums) * self.target.vector_bytes
         if self.panels * bytes_along <= self.target.l1_bytes:
             return 0.0

@@ -7,7 +7,6 @@ from typing import Protocol
 from compiler.loop.ir import LoopKind
 from compiler.schedule.apart import apart
 from compiler.schedule.padded import padded
-from compiler.schedule.panels import panels
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.register_tile import RegisterTile
 from compiler.space.share import share
@@ -36,7 +35,7 @@ class Phases(Protocol):
 
 
 class CopyPhases:
-    """What the reduction reads is copied first: in panels, or with a border of zeros."""
+    """What the reduction reads is copied first, with a border of zeros."""
 
     def __init__(self, algorithm: Algorithm, workload: Workload, target: Target, threads: int) -> None:
         """`workload`: as the algorithm makes it, the copy its first stage."""
@@ -51,13 +50,6 @@ class CopyPhases:
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """The copy, a vector map, then the tile."""
         return [self.algorithm, *self._copy, *tile.steps(values)]
-
-
-def panel_phases(workload: Workload, along: str, lanes: int, target: Target, threads: int) -> CopyPhases:
-    """Panels of `lanes` elements along an axis of the reduction (compiler/schedule/panels.py)."""
-    place = [a.name for a in workload.stages[0].axes].index(along)
-    algorithm = Algorithm("panels", (0, place, lanes))
-    return CopyPhases(algorithm, panels(workload, algorithm.parameters), target, threads)
 
 
 def padded_phases(workload: Workload, target: Target, threads: int) -> CopyPhases:

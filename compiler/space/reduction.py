@@ -14,14 +14,16 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
 from compiler.space.both_part_phases import BothPartPhases, both_part_phases
+from compiler.space.crowding import crowds
 from compiler.space.default_tile import default_values, output_cycles, reads_apart
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.down_tile import down_axis, shares_beside
 from compiler.space.estimate import algorithm_cycles
 from compiler.space.inner_tile import InnerTile, inner_axis
 from compiler.space.matrix_tile import MatrixTile
+from compiler.space.panel_tile import PanelPhases, PanelTile
 from compiler.space.part_phases import PartPhases, part_phases
-from compiler.space.phases import ApartPhases, Phases, padded_phases, panel_phases
+from compiler.space.phases import ApartPhases, Phases, padded_phases
 from compiler.space.register_tile import RegisterTile
 from compiler.space.separated_phases import SeparatedPhases, separated_phases
 from compiler.space.short_constant_phases import ShortConstantPhases, short_constant_phases
@@ -74,7 +76,9 @@ class _Plan:
         """Values that are good without measuring."""
         if isinstance(self.phases, SeparatedPhases):
             return self.phases.usual(self.tile)
-        return self.tile.usual() if isinstance(self.tile, MatrixTile) else default_values(self.tile)
+        return (
+            self.tile.usual() if isinstance(self.tile, MatrixTile | PanelTile) else default_values(self.tile)
+        )
 
 
 class Reduction:
@@ -136,9 +140,10 @@ class Reduction:
 def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Value]]) -> str:
     """The algorithm that is best without measuring, as far as structure tells.
 
-    Panels where lanes would otherwise be gathered, and enough rows read what is copied; for many rows also where lines
-    of both factors are far apart. Apart where a tile that holds every block has fewer rows than there are. Separated
-    where windows share enough. Inner where lanes along the sum are better filled.
+    Panels where lanes would otherwise be gathered, and enough rows read what is copied; beside a constant also where
+    lines of a tile drive each other out of the first cache, and for many rows where lines are far apart. Separated
+    where windows share enough. Inner where lanes along the sum are better filled. Apart where a tile that holds every
+    block has fewer rows than there are.
     """
     if kind == INSTRUCTION:
         return next(iter(plans))
@@ -147,6 +152,8 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
     if PANELS in plans and rows >= PANEL_ROWS and gathers(tile.workload, tile.anchor, tile.axes.vector):
         return PANELS
     if PANELS in plans and rows >= MANY_ROWS and _reads_lines_apart(tile):
+        return PANELS
+    if PANELS in plans and rows >= PANEL_ROWS and tile.packs and _is_crowded(tile, usual[DIRECT]):
         return PANELS
     shared = plans[SEPARATED].phases if SEPARATED in plans else None
     if isinstance(shared, SeparatedPhases):
@@ -212,6 +219,8 @@ def _plans(workload: Workload, target: Target, threads: int) -> tuple[str, dict[
         stages, inside = phases.product_stages, name == APART
         if isinstance(phases, SeparatedPhases | WinogradBlocks | PartPhases | BothPartPhases):
             made: RegisterTile = phases.tile(target, threads)
+        elif isinstance(phases, PanelPhases):
+            made = PanelTile(phases.workload, *stages, target, threads)
         else:
             made = RegisterTile(phases.workload, *stages, target, threads, inside=inside)
         plans[name] = _Plan(made, phases)
@@ -271,19 +280,24 @@ def _phases(
         yield PARTS, parted
     vector, lanes = tile.axes.vector, tile.axes.lanes
     if lanes > 1 and find_panels(workload, tile.anchor, vector.name) is not None:
-        yield PANELS, panel_phases(workload, vector.name, lanes, target, threads)
+        yield PANELS, PanelPhases(workload, vector.name, lanes, target, threads)
     if tile.copies > 1:
         yield APART, ApartPhases(workload, threads)
 
 
 def _reads_lines_apart(tile: RegisterTile) -> bool:
-    """Whether each product of a sum reads other lines of both factors, of which vectors take a part."""
+    """Whether each product of a sum reads another line of what is not packed, of which vectors take a part."""
     size = tile.anchor.dtype.size_bytes
     if tile.axes.lanes * size >= LINE_BYTES:
         return False
     summed = tile.anchor.reduce_axes[-1].name
-    steps = (step_along(tile.workload, load, summed) for load in loads(tile.anchor.body))
-    return all(abs(step) * size >= LINE_BYTES for step in steps)
+    read = [load for load in loads(tile.anchor.body) if load.buffer not in tile.packs]
+    return all(abs(step_along(tile.workload, load, summed)) * size >= LINE_BYTES for load in read)
+
+
+def _is_crowded(tile: RegisterTile, usual: dict[str, Value]) -> bool:
+    vectors = number(usual, "vectors")
+    return crowds(tile.workload, tile.anchor, tile.axes, vectors, tile.target)
 
 
 def _inner_cycles(tile: InnerTile) -> float:

@@ -130,8 +130,8 @@ class RegisterTile:
         """Most vectors of a default tile."""
         return 5
 
-    def arrives(self, rows: int, vectors: int) -> float:  # noqa: ARG002
-        """Multiply-adds in whose time the second cache brings what a step of a tile's sum reads; 0 where it keeps up."""
+    def arrives(self, rows: int, vectors: int) -> float:
+        """Multiply-adds while which the second cache brings what a step of a tile reads; 0 where it keeps up."""
         return 0.0
 
     @property

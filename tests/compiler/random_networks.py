@@ -27,8 +27,8 @@ _MOST_STEPS = 12
 class Network:
     """Nodes so far, and the shape of every value that may be read.
 
-    `first`: the first axis that an operator may change; 1 where axis 0 is a batch of any size. `layers`: axes have sizes
-    of layers, not those that a test runs quickly.
+    `first`: the first axis that an operator may change; 1 where axis 0 is a batch of any size.
+    `layers`: axes have sizes of layers, not those that a test runs quickly.
     """
 
     draw: st.DrawFn

@@ -193,6 +193,13 @@ def matmul(m: int, n: int, k: int, *, constant: bool = True) -> Workload:
     return anchored((m, n), (k,), "sum", body, (operand("x0", m, k), right))
 
 
+def places_last(places: int, ic: int, oc: int) -> Workload:
+    """Products at each place, where places lie side by side: a convolution with a window of one, as models write it."""
+    body = apply("mul", Load("x0", at("r0", "s1")), Load("c0", at("s0", "r0")))
+    operands = (operand("x0", ic, places), operand("c0", oc, ic, constant=True))
+    return anchored((oc, places), (ic,), "sum", body, operands)
+
+
 def second_matrix(m: int, n: int, k: int) -> Workload:
     """With the second of two matrices that are one constant, as the weights of two directions of a recurrence are."""
     body = apply("mul", Load("x0", at("s0", "r0")), Load("c0", at(1, "s1", "r0")))
@@ -476,6 +483,7 @@ KINDS: dict[str, Workload] = {
     "convolution_padded": padded_convolution(6, 3, 12, 5),
     "convolution_of_blocks": padded_convolution(24, 3, 5, 3),
     "pointwise": convolution(9, 27, 50, 1),
+    "places_last": places_last(70, 27, 20),
     "grouped": grouped(6, 3, 12, 18),
     "groups_of_four": grouped(6, 6, 24, 24),
     "groups_apart": grouped_apart(6, 3, 4, 6),

@@ -49,7 +49,7 @@ def test_batched_matrix_products_with_constant_weights_are_row_major() -> None:
 
 def test_depthwise_and_grouped_convolutions_keep_channels_last() -> None:
     b = GraphBuilder()
-    first = b.conv(b.input("x", 1, 3, 8, 8), 32)
+    first = b.conv(b.input("x", 1, 3, 8, 8), 32, k=3, pad=1)
     depthwise = b.conv(first, 32, k=3, pad=1, groups=32)
     grouped = b.conv(depthwise, 32, groups=2)
     layouts = assign_layouts(b.graph(b.mean(grouped)))
@@ -67,8 +67,32 @@ def test_a_window_alone_prefers_the_axis_that_it_does_not_slide_over() -> None:
 
 def test_a_window_behind_a_convolution_keeps_its_order_up_to_the_interface() -> None:
     b = GraphBuilder()
-    pooled = b.pool(b.conv(b.input("x", 1, 3, 8, 8), 16), 2, 2, 0)
+    pooled = b.pool(b.conv(b.input("x", 1, 3, 8, 8), 16, k=3, pad=1), 2, 2, 0)
     assert wished_layouts(b.graph(pooled))[pooled].order == NHWC
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_products_at_each_place_keep_the_order_of_the_interface(groups: int) -> None:
+    b = GraphBuilder()
+    first = b.conv(b.relu(b.input("x", 1, 32, 8, 8)), 64, groups=groups)
+    layouts = wished_layouts(b.graph(b.conv(b.conv(first, 64, k=3, pad=1, groups=64), 32)))
+    assert {layout.order for layout in layouts.values()} == {(0, 1, 2, 3)}, "nothing is transposed"
+
+
+@pytest.mark.parametrize(("size", "stride"), [(7, 1), (8, 2)])
+def test_products_at_few_places_or_apart_prefer_channels(size: int, stride: int) -> None:
+    b = GraphBuilder()
+    product = b.conv(b.relu(b.input("x", 1, 32, size, size)), 64, stride=stride)
+    assert wished_layouts(b.graph(product))[product].order == NHWC
+
+
+def test_products_at_each_place_lie_as_windows_of_several_beside_them() -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, 32, 8, 8), 64)
+    second = b.conv(first, 32, k=3, pad=1)
+    last = b.conv(second, 64)
+    layouts = wished_layouts(b.graph(last))
+    assert {layouts[value].order for value in (first, second, last)} == {NHWC}
 
 
 def test_a_sum_of_squares_over_neighbours_stays_in_the_order_of_the_interface() -> None:

@@ -65,7 +65,7 @@ def test_new_names_avoid_those_taken() -> None:
 def test_windows_whose_lanes_lie_apart_in_an_input_read_a_copy() -> None:
     b = GraphBuilder()
     x = b.input("x", 1, 16, 8, 8)
-    graph = InsertCopies().run(b.graph(b.mean(b.conv(b.pool(x, 3, 2, 1), 16))))
+    graph = InsertCopies().run(b.graph(b.mean(b.conv(b.pool(x, 3, 2, 1), 16, k=3))))
     copy, pool = graph.nodes[:2]
     assert (copy.output, copy.compute.kind) == ("x@stored", ComputeKind.MOVEMENT)
     assert pool.compute.reads == ("x@stored",)

@@ -15,9 +15,10 @@ from compiler.scalar import Expr, Load, rewrite
 from compiler.schedule.panels import find_panels, panels
 from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
-from compiler.target import PRESETS
+from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
-from tests.compiler.workloads import convolution, matmul, operand, product, random_operands
+from tests.compiler.execute import interpreted_outputs, native_outputs, relative_error
+from tests.compiler.workloads import convolution, matmul, operand, places_last, product, random_operands
 
 
 @pytest.mark.parametrize("turned", ["", "x0", "x1", "x0 x1"])
@@ -54,11 +55,61 @@ def test_the_copy_is_a_phase_of_its_own() -> None:
     assert [b.shape for b in nest.params if b.role == "scratch"] == [(2, 3, 16, 8)]
 
 
+V3, V4 = PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]
+
+
+@pytest.mark.parametrize("places", [72, 83])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_panels_are_made_right_before_they_are_read(places: int, threads: int) -> None:
+    workload = places_last(places, 27, 20)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    space = build_space(workload, native_target(), threads)
+    inside = {"algorithm": "panels", "order": "outside", "parallel": 1, "made": "inside"}
+    for rows, vectors in ((4, 2), (3, 1), (6, 2)):
+        values = {**space.values(space.default), **inside, "rows": rows, "vectors": vectors}
+        schedule = space.build(values)
+        nest = build_nest(workload, schedule)
+        assert len(nest.phases) == 1
+        assert not [b for b in nest.params if b.role == "scratch"], "a block of them is the thread's own"
+        assert relative_error(native_outputs(workload, schedule, operands, threads)["y0"], expected) < 1e-5
+        assert relative_error(interpreted_outputs(workload, schedule, operands)["y0"], expected) < 1e-5
+
+
+@pytest.mark.parametrize("changed", [{"order": "inside"}, {"parallel": 2}])
+def test_panels_of_a_block_are_made_once(changed: dict[str, object]) -> None:
+    space = build_space(places_last(720, 27, 20), V3, 2)
+    values = {**space.values(space.default), "algorithm": "panels", "made": "inside", "parallel": 1}
+    assert space.legal(values | {"order": "outside"})
+    assert not space.legal(values | {"order": "outside"} | changed)
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        pytest.param(places_last(1000, 64, 128), "panels", id="many rows, of lines far apart"),
+        pytest.param(places_last(1000, 64, 24), "direct", id="few rows"),
+        pytest.param(places_last(1024, 64, 24), "panels", id="places of a page"),
+    ],
+)
+def test_what_is_copied_without_measuring(workload: Workload, expected: str) -> None:
+    space = build_space(workload, V3, 1)
+    values = space.values(space.default)
+    assert values["algorithm"] == expected
+    assert expected == "direct" or values["made"] == "inside"
+
+
+def test_whole_lines_are_not_copied() -> None:
+    space = build_space(places_last(1000, 64, 128), V4, 1)
+    assert space.values(space.default)["algorithm"] == "direct"
+
+
 @pytest.mark.parametrize("workload", [matmul(7, 20, 5), convolution(5, 4, 8, 3)])
 def test_constants_are_packed_at_compile_time_instead(workload: Workload) -> None:
-    assert all(
-        find_panels(workload, workload.stages[0], axis.name) is None for axis in workload.stages[0].axes
-    )
+    anchor, constants = workload.stages[0], {o.name for o in workload.operands if o.constant}
+    for axis in anchor.axes:
+        found = find_panels(workload, anchor, axis.name)
+        assert found is None or found.load.buffer not in constants
 
 
 @pytest.mark.parametrize("parameters", [(), (0, 2), (0, 0, 8), (0, 7, 8), (0, 2, 0), (9, 2, 8), (1, 2, 8)])
