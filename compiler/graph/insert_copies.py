@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos, zero_padded
@@ -19,7 +20,11 @@ from compiler.graph.layout_votes import votes
 from compiler.graph.rename import fresh_names, with_reads_renamed
 from compiler.index import Index
 from compiler.scalar import Load, walk
-from compiler.symbol import axis
+from compiler.symbol import as_size, axis, size_at
+from compiler.target import PAGE_BYTES
+
+WAYS = 12
+"""Lines that share a set of the first cache, at most, on today's CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +58,29 @@ def _across(graph: Graph) -> dict[str, list[str]]:
     """By node, the inputs of the model in which windows, a depthwise convolution or lookups would find lanes far apart.
 
     So they do where the inside wants another dimension innermost: then a copy costs less than each window's gathering.
+    A contraction reads elements across well, unless they are pages apart.
     """
-    layouts, found = assign_layouts(graph), dict[str, list[str]]()
+    layouts, types, found = assign_layouts(graph), graph.types(), dict[str, list[str]]()
     for node in graph.nodes:
-        worth = [vote for vote in votes(node, graph.constants) if vote.looked_up or not vote.strong]
-        along = {vote.dim for vote in worth if vote.value == node.output}
+        cast = list(votes(node, graph.constants))
+        along = {vote.dim for vote in cast if vote.value == node.output}
         agreed = not along.isdisjoint(layouts[node.output].order[-1:])
-        for vote in worth:
-            across = vote.value in graph.inputs and vote.dim != len(graph.types()[vote.value].shape) - 1
+        for vote in cast:
+            if vote.strong and not (vote.looked_up or _crowd(types[vote.value], vote.dim)):
+                continue
+            across = vote.value in graph.inputs and vote.dim != len(types[vote.value].shape) - 1
             if across and (agreed or vote.looked_up):
                 found.setdefault(node.output, []).append(vote.value)
     return found
+
+
+def _crowd(kind: TensorType, dim: int) -> bool:
+    """Whether neighbours along a dimension lie whole pages apart, and drive each other out of any first cache.
+
+    Its sets are found by the bits of an address within a page.
+    """
+    apart = prod(size_at(as_size(extent), {}) for extent in kind.shape[dim + 1 :]) * kind.dtype.size_bytes
+    return apart % PAGE_BYTES == 0 and size_at(as_size(kind.shape[dim]), {}) > WAYS
 
 
 def _padded(node: Node, types: Mapping[str, TensorType], names: Mapping[str, str]) -> dict[str, str]:

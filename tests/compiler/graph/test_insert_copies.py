@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from compiler.graph.assign_layouts import assign_layouts
 from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.ir import ComputeKind
@@ -70,6 +72,22 @@ def test_windows_whose_lanes_lie_apart_in_an_input_read_a_copy() -> None:
     assert (copy.output, copy.compute.kind) == ("x@stored", ComputeKind.MOVEMENT)
     assert pool.compute.reads == ("x@stored",)
     assert assign_layouts(graph)["x@stored"].order == (0, 2, 3, 1)
+
+
+@pytest.mark.parametrize(("size", "channels"), [(32, 64), (28, 64), (32, 8)])
+def test_a_contraction_reads_a_copy_of_channels_that_are_pages_apart(size: int, channels: int) -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, channels, size, size), 32, k=3)
+    layouts = assign_layouts(InsertCopies().run(b.graph(b.mean(first))))
+    assert ("x@stored" in layouts) is ((size, channels) == (32, 64))
+    assert layouts[first].order == (0, 2, 3, 1)
+
+
+def test_a_product_at_each_place_reads_a_copy_where_its_result_lies_otherwise() -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, 64, 28, 28), 32)
+    layouts = assign_layouts(InsertCopies().run(b.graph(b.mean(b.conv(first, 32, k=3)))))
+    assert layouts["x@stored"].order == layouts[first].order == (0, 2, 3, 1)
 
 
 def test_windows_that_run_along_the_rows_of_an_input_read_it() -> None:
