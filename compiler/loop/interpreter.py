@@ -1,19 +1,24 @@
 """Interpreter: runs a LoopNest one statement at a time. The slow oracle that the code generator is tested against.
 
-Each statement and expression becomes a Python function once, of the values that names have at the moment.
+A nest becomes the text of a Python function, of which names are variables. An access that leaves its array is an error:
+
+    for i in 0..4:                     for v0 in range(4):
+      if 1 <= i < 3:            →          if 1 <= v0 < 3:
+        y[i] = add(x[i - 1], 2)                o1[v0] = (o0[t0] if 0 <= (t0 := v0 - 1) < 4 else outside(...)) + o2
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from functools import partial
+from typing import Any, NoReturn, assert_never
 
 import numpy as np
 
 from compiler.casting import cast
 from compiler.dtype import DType
 from compiler.elementary import place
-from compiler.index import Index
+from compiler.index import Atom, FloorDiv, Index, LookedUp, Times
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
 from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
@@ -21,11 +26,12 @@ from compiler.scalar_ops import OPS
 from compiler.symbol import size_at
 from compiler.three_bytes import lengthen
 
-Env = dict[str, int]
-Memory = Mapping[str, np.ndarray]
-Run = Callable[[Env], None]
-Number = Callable[[Env], int]
-Value = Callable[[Env], Any]
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "less": "<", "less_equal": "<=", "equal": "=="}
+"""Of NumPy's numbers, which take a tenth of the time of its functions."""
+_MOST_LOOPS = 16
+"""Loops of a function: Python takes 20."""
+_MOST_DEEP = 40
+"""Parentheses of an expression: Python takes 200."""
 
 
 def interpret(
@@ -46,179 +52,237 @@ def interpret(
         if memory[buffer.name].shape != shape:
             msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {shape}"
             raise ValueError(msg)
-    run = _statement(nest.body, memory)
+    writer = _Writer(memory)
+    run = writer.function(nest.body, env)
     with np.errstate(all="ignore"):
-        run(env)
+        run()
 
 
-def _statement(stmt: Stmt, memory: Memory) -> Run:
-    match stmt:
-        case For(var, extent, _, body):
-            return _loop(var, _count(extent), _statement(body, memory))
-        case Let(var, value_index, _, body):
-            return _let(var, _index(value_index), _statement(body, memory))
-        case If(condition, then, otherwise):
-            return _choice(_holds((condition,)), _statement(then, memory), _statement(otherwise, memory))
-        case Store(buffer, indices, value):
-            return _store(memory[buffer], _element(indices, memory[buffer]), _value(value, memory))
-        case Block(statements):
-            return _sequence([_statement(statement, memory) for statement in statements])
-        case _:
-            assert_never(stmt)
+def _outside(array: np.ndarray, found: tuple[int, ...]) -> NoReturn:
+    msg = f"access at {found} of an array of shape {array.shape}"
+    raise IndexError(msg)
 
 
-def _sequence(parts: list[Run]) -> Run:
-    def run(env: Env) -> None:
-        for part in parts:
-            part(env)
+class _Writer:
+    """Lines of the function so far, and the objects that they name."""
 
-    return run
+    def __init__(self, memory: Mapping[str, np.ndarray]) -> None:
+        self._memory = memory
+        self._lines: list[str] = []
+        self._deep, self._loops = 0, 0
+        self._variables: dict[str, str] = {}
+        self._objects: dict[str, Any] = {"outside": _outside, "place": place, "asarray": np.asarray}
+        self._known: dict[int, str] = {}
+        self._looked_up: dict[str, None] = {}
+        self._temporaries = 0
+
+    def function(self, body: Stmt, env: Mapping[str, int]) -> Callable[[], None]:
+        """The function that runs a statement under values of symbols."""
+        self._line("def run():")
+        self._deep += 1
+        for name, value in env.items():
+            self._line(f"{self._variable(name)} = {value}")
+        start = len(self._lines)
+        self._statement(body)
+        self._lines[start:start] = [f"    {name} = 0" for name in self._looked_up]
+        namespace = dict(self._objects)
+        exec(compile("\n".join(self._lines), "<nest>", "exec"), namespace)  # names are ours, never a model's
+        run: Callable[[], None] = namespace["run"]
+        return run
+
+    def _line(self, text: str) -> None:
+        self._lines.append("    " * self._deep + text)
+
+    def _variable(self, name: str) -> str:
+        return self._variables.setdefault(name, f"v{len(self._variables)}")
+
+    def _temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def _object(self, value: Any) -> str:
+        """The name of an object, which is the same for the same one."""
+        name = self._known.setdefault(id(value), f"o{len(self._known)}")
+        self._objects[name] = value
+        return name
+
+    # --- statements
+
+    def _statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case For(var, extent, _, body):
+                self._loop(var, extent, body)
+            case Let(var, value, _, body):
+                self._line(f"{self._variable(var)} = {self._index(value)}")
+                self._statement(body)
+            case If(condition, then, otherwise):
+                self._line(f"if {self._holds((condition,))}:")
+                self._inside(then)
+                self._line("else:")
+                self._inside(otherwise)
+            case Store(buffer, indices, value):
+                array = self._memory[buffer]
+                places = self._places(indices, array)
+                text = self._value(value)
+                self._line(f"if not ({self._tests(places, array)}): {self._refused(indices, array)}")
+                self._line(f"{self._object(array)}[{_subscript(places)}] = {text}")
+            case Block(statements):
+                for statement in statements:
+                    self._statement(statement)
+                if not statements:
+                    self._line("pass")
+            case _:
+                assert_never(stmt)
+
+    def _inside(self, stmt: Stmt) -> None:
+        self._deep += 1
+        self._statement(stmt)
+        self._deep -= 1
+
+    def _loop(self, var: str, extent: Extent, body: Stmt) -> None:
+        count = str(extent.limit)
+        if extent.bound is not None:
+            count = f"max(0, min({count}, {self._index(extent.bound)}))"
+        self._line(f"for {self._variable(var)} in range({count}):")
+        self._loops += 1
+        if self._loops % _MOST_LOOPS:
+            self._inside(body)
+        else:
+            self._deep += 1
+            name = self._temporary()
+            self._line(f"def {name}():")
+            self._inside(body)
+            self._line(f"{name}()")
+            self._deep -= 1
+        self._loops -= 1
+
+    # --- whole numbers
+
+    def _index(self, index: Index) -> str:
+        terms = [self._atom(a) if factor == 1 else f"{factor} * {self._atom(a)}" for a, factor in index.terms]
+        if index.const or not terms:
+            terms.append(str(index.const))
+        return " + ".join(terms)
+
+    def _atom(self, atom: Atom) -> str:
+        match atom:
+            case str():
+                return self._variable(atom)
+            case LookedUp():
+                return self._variable(atom.name)
+            case Times(factors):
+                return "(" + " * ".join(map(self._atom, factors)) + ")"
+        divisor = str(atom.divisor) if isinstance(atom.divisor, int) else f"({self._index(atom.divisor)})"
+        operator = "//" if isinstance(atom, FloorDiv) else "%"
+        return f"(({self._index(atom.value)}) {operator} {divisor})"
+
+    def _holds(self, bounds: tuple[Bound, ...]) -> str:
+        return " and ".join(f"{b.low} <= {self._index(b.index)} < {b.high}" for b in bounds) or "True"
+
+    # --- elements
+
+    def _places(self, indices: tuple[Index, ...], array: np.ndarray) -> list[tuple[str, str]]:
+        """A variable for each index of an element, and the text of it."""
+        if len(indices) != len(array.shape):
+            msg = f"{len(indices)} indices into an array of shape {array.shape}"
+            raise ValueError(msg)
+        return [(self._temporary(), self._index(index)) for index in indices]
+
+    def _tests(self, places: list[tuple[str, str]], array: np.ndarray) -> str:
+        tests = (
+            f"0 <= ({name} := {text}) < {n}" for (name, text), n in zip(places, array.shape, strict=True)
+        )
+        return " and ".join(tests) or "True"
+
+    def _refused(self, indices: tuple[Index, ...], array: np.ndarray) -> str:
+        found = "".join(f"{self._index(i)}, " for i in indices)
+        return f"outside({self._object(array)}, ({found}))"
+
+    # --- values
+
+    def _value(self, expr: Expr) -> str:
+        return self._measured(expr)[0]
+
+    def _measured(self, expr: Expr) -> tuple[str, int]:
+        """The text of an expression, and how deep its parentheses are; where too deep, it is a function of its own."""
+        text, deep = self._text(expr)
+        if deep < _MOST_DEEP:
+            return text, deep
+        name = self._temporary()
+        self._line(f"def {name}():")
+        if self._looked_up:
+            self._line(f"    nonlocal {', '.join(self._looked_up)}")
+        self._line(f"    return {text}")
+        return f"{name}()", 1
+
+    def _text(self, expr: Expr) -> tuple[str, int]:
+        match expr:
+            case Const(number, dtype):
+                return self._object(_cast(np.asarray(number), dtype)), 0
+            case Load(buffer, indices):
+                return self._load(indices, self._memory[buffer]), 4
+            case Apply(op, args):
+                return self._applied(op, [self._measured(a) for a in args])
+            case Guard(bounds, inside, outside):
+                (yes, a), (no, b) = self._measured(inside), self._measured(outside)
+                return f"({yes} if {self._holds(bounds)} else {no})", 1 + max(a, b, 4)
+            case Cast(inner, dtype):
+                text, deep = self._measured(inner)
+                return f"{self._object(partial(_cast, dtype=dtype))}({text})", 1 + deep
+            case Pick(values, index, dtype):
+                entries = [dtype.numpy.type(v) for v in values]
+                return f"{self._object(entries)}[{self._index(index)}]", 4
+            case Lookup(found, looked_up, inside):
+                asked, deep = self._measured(looked_up)
+                extent, name = self._index(Index.of(found.extent)), self._variable(found.name)
+                self._looked_up[name] = None
+                within, deeper = self._measured(inside)
+                found_at = f"({name} := int(place({asked}, {extent}))) is not None"
+                return f"({within} if {found_at} else None)", 4 + max(deep, deeper)
+            case Dot():
+                return self._dot(expr)
+            case _:
+                assert_never(expr)
+
+    def _load(self, indices: tuple[Index, ...], array: np.ndarray) -> str:
+        """A stored element in the type that it is computed with in."""
+        places = self._places(indices, array)
+        element = f"{self._object(array)}[{_subscript(places)}]"
+        computed = DType.from_numpy(array.dtype).computed.numpy
+        if array.dtype == DType.F24.numpy:
+            element = f"{self._object(lengthen)}(asarray({element}))[()]"
+        elif computed != array.dtype:
+            element = f"{element}.astype({self._object(computed)})"
+        return f"({element} if {self._tests(places, array)} else {self._refused(indices, array)})"
+
+    def _applied(self, op: str, args: list[tuple[str, int]]) -> tuple[str, int]:
+        deep = 1 + max(deep for _, deep in args)
+        texts = [text for text, _ in args]
+        if op in _OPERATORS:
+            return f"({texts[0]} {_OPERATORS[op]} {texts[1]})", deep
+        return f"{self._object(OPS[op].evaluate)}({', '.join(texts)})", deep
+
+    def _dot(self, dot: Dot) -> tuple[str, int]:
+        """One instruction, in one lane."""
+        instruction = INSTRUCTIONS[dot.instruction]
+        total, deep = self._measured(dot.sum)
+        groups = []
+        for factor in (dot.left, dot.right):
+            texts = []
+            for member in range(instruction.group):
+                self._variables[dot.var] = str(member)
+                text, deeper = self._measured(factor)
+                texts.append(text)
+                deep = max(deep, deeper)
+            groups.append(f"asarray([{', '.join(texts)}])")
+        del self._variables[dot.var]
+        return f"{self._object(instruction.evaluate)}({total}, {groups[0]}, {groups[1]})", 3 + deep
 
 
-def _loop(var: str, count: Number, body: Run) -> Run:
-    def run(env: Env) -> None:
-        for value in range(count(env)):
-            env[var] = value
-            body(env)
-
-    return run
-
-
-def _let(var: str, value: Number, body: Run) -> Run:
-    def run(env: Env) -> None:
-        env[var] = value(env)
-        body(env)
-
-    return run
-
-
-def _choice(condition: Callable[[Env], bool], then: Run, otherwise: Run) -> Run:
-    return lambda env: then(env) if condition(env) else otherwise(env)
-
-
-def _store(array: np.ndarray, element: Callable[[Env], tuple[int, ...]], value: Value) -> Run:
-    def run(env: Env) -> None:
-        array[element(env)] = np.asarray(value(env)).astype(array.dtype)
-
-    return run
-
-
-def _count(extent: Extent) -> Number:
-    limit = extent.limit
-    if extent.bound is None:
-        return lambda _: limit
-    bound = _index(extent.bound)
-    return lambda env: max(0, min(limit, bound(env)))
-
-
-def _index(index: Index) -> Number:
-    """The value of an index; one without quotients and products is a sum."""
-    if not index.is_affine():
-        return lambda env: int(index.evaluate(env))
-    const, terms = index.const, [(str(name), factor) for name, factor in index.terms]
-    if not terms:
-        return lambda _: const
-    if len(terms) == 1:
-        ((name, factor),) = terms
-        return lambda env: const + factor * env[name]
-
-    def run(env: Env) -> int:
-        total = const
-        for name, factor in terms:
-            total += factor * env[name]
-        return total
-
-    return run
-
-
-def _holds(bounds: tuple[Bound, ...]) -> Callable[[Env], bool]:
-    tests = [(b.low, _index(b.index), b.high) for b in bounds]
-    return lambda env: all(low <= index(env) < high for low, index, high in tests)
-
-
-def _element(indices: tuple[Index, ...], array: np.ndarray) -> Callable[[Env], tuple[int, ...]]:
-    """The place of an element; raises IndexError where the array has none."""
-    numbers, shape = [_index(i) for i in indices], array.shape
-    if len(numbers) != len(shape):
-        msg = f"{len(numbers)} indices into an array of shape {shape}"
-        raise ValueError(msg)
-
-    def run(env: Env) -> tuple[int, ...]:
-        found = tuple([number(env) for number in numbers])
-        for i, n in zip(found, shape, strict=True):
-            if not 0 <= i < n:
-                msg = f"access at {found} of an array of shape {shape}"
-                raise IndexError(msg)
-        return found
-
-    return run
-
-
-def _value(expr: Expr, memory: Memory) -> Value:
-    match expr:
-        case Const(number, dtype):
-            known = _cast(np.asarray(number), dtype)
-            return lambda _: known
-        case Load(buffer, indices):
-            return _load(memory[buffer], _element(indices, memory[buffer]))
-        case Apply(op, args):
-            return _applied(OPS[op].evaluate, [_value(a, memory) for a in args])
-        case Guard(bounds, inside, outside):
-            holds, yes, no = _holds(bounds), _value(inside, memory), _value(outside, memory)
-            return lambda env: yes(env) if holds(env) else no(env)
-        case Cast(inner, dtype):
-            value = _value(inner, memory)
-            return lambda env: _cast(value(env), dtype)
-        case Pick(values, index, dtype):
-            which, entries = _index(index), [dtype.numpy.type(v) for v in values]
-            return lambda env: entries[which(env)]
-        case Lookup():
-            return _lookup(expr, memory)
-        case Dot():
-            return _dot(expr, memory)
-        case _:
-            assert_never(expr)
-
-
-def _load(array: np.ndarray, element: Callable[[Env], tuple[int, ...]]) -> Value:
-    """A stored element in the type that it is computed with in."""
-    computed = DType.from_numpy(array.dtype).computed.numpy
-    if computed == array.dtype:
-        return lambda env: array[element(env)]
-    if array.dtype == DType.F24.numpy:
-        return lambda env: lengthen(np.asarray(array[element(env)]))[()]
-    return lambda env: array[element(env)].astype(computed)
-
-
-def _applied(operation: Callable[..., Any], args: list[Value]) -> Value:
-    if len(args) == 2:
-        first, second = args
-        return lambda env: operation(first(env), second(env))
-    return lambda env: operation(*[arg(env) for arg in args])
-
-
-def _lookup(lookup: Lookup, memory: Memory) -> Value:
-    name, extent = lookup.found.name, _index(Index.of(lookup.found.extent))
-    value, inside = _value(lookup.value, memory), _value(lookup.inside, memory)
-
-    def run(env: Env) -> Any:
-        env[name] = int(place(value(env), extent(env)))
-        return inside(env)
-
-    return run
+def _subscript(places: list[tuple[str, str]]) -> str:
+    return ", ".join(name for name, _ in places) or "()"
 
 
 def _cast(value: Any, dtype: DType) -> Any:
     precision = np.dtype(np.float64) if dtype is DType.F64 else np.dtype(np.float32)
     return cast(value, dtype, precision)[()]
-
-
-def _dot(dot: Dot, memory: Memory) -> Value:
-    """One instruction, in one lane."""
-    instruction = INSTRUCTIONS[dot.instruction]
-    total, left, right = (_value(e, memory) for e in (dot.sum, dot.left, dot.right))
-
-    def group(factor: Value, env: Env) -> np.ndarray:
-        return np.asarray([factor({**env, dot.var: j}) for j in range(instruction.group)])
-
-    return lambda env: instruction.evaluate(total(env), group(left, env), group(right, env))
