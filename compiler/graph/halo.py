@@ -65,7 +65,7 @@ def zero_halos(graph: Graph) -> dict[str, Halo]:
 
 def _turned(node: Node, load: Load, graph: Graph, innermost: Mapping[str, int]) -> bool:
     """Whether a row-major value lacks the innermost dimension that a node with reuse wants: its own, or its result."""
-    voted = list(votes(node, graph.constants))
+    voted = list(votes(graph, node))
     value, last = load.buffer, len(load.indices) - 1
     if any(v.strong and v.value == value and v.dim != last for v in voted):
         return True

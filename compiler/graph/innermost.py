@@ -26,7 +26,7 @@ def innermost_dimensions(graph: Graph, pinned: Set[str]) -> dict[str, int]:
     ballots: list[Vote] = []
     types = graph.types()
     for node in graph.nodes:
-        voted = tuple(votes(node, graph.constants))
+        voted = tuple(votes(graph, node))
         ballots.extend(voted)
         if not any(vote.strong for vote in voted):
             for value in _aligned(node, types) - graph.constants.keys():

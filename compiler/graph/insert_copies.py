@@ -62,11 +62,12 @@ def _across(graph: Graph) -> dict[str, list[str]]:
     """
     layouts, types, found = assign_layouts(graph), graph.types(), dict[str, list[str]]()
     for node in graph.nodes:
-        cast = list(votes(node, graph.constants))
+        cast = list(votes(graph, node))
         along = {vote.dim for vote in cast if vote.value == node.output}
         agreed = not along.isdisjoint(layouts[node.output].order[-1:])
         for vote in cast:
-            if vote.strong and not (vote.looked_up or _crowd(types[vote.value], vote.dim)):
+            apart = vote.value not in graph.open_values and _crowd(types[vote.value], vote.dim)
+            if vote.strong and not (vote.looked_up or apart):
                 continue
             across = vote.value in graph.inputs and vote.dim != len(types[vote.value].shape) - 1
             if across and (agreed or vote.looked_up):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from compiler.graph.ir import Compute, ComputeKind, Node, product_factors
+from compiler.graph.ir import Compute, ComputeKind, Graph, Node, product_factors
 from compiler.index import FloorDiv, Index
 from compiler.scalar import Guard, Load, loads, lookup_names
 from compiler.symbol import Axis
@@ -49,15 +49,16 @@ class Vote:
     looked_up: bool = False
 
 
-def votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
-    """What a node wants for its output and its input; nothing where its structure does not tell."""
+def votes(graph: Graph, node: Node) -> Iterator[Vote]:
+    """What a node of a Graph wants for its output and its input; nothing where its structure does not tell."""
+    constants = graph.constants
     looked_up = list(_lookup_votes(node, constants))
     if looked_up:
         yield from looked_up
         return
     match node.compute.kind:
         case ComputeKind.CONTRACTION if len(set(loads(node.compute.body))) > 1:
-            yield from _contraction_votes(node, constants)
+            yield from _contraction_votes(node, constants, fixed_size=node.output not in graph.open_values)
         case ComputeKind.CONTRACTION | ComputeKind.REDUCTION:  # a sum of squares is a window like any other
             yield from _window_votes(node, constants)
         case _:
@@ -87,7 +88,7 @@ def _extent(index: Index, axes: Mapping[str, Axis]) -> int:
     return prod([axes[name].size for name in names] + [found.size for found in index.looked_up()])
 
 
-def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
+def _contraction_votes(node: Node, constants: Mapping[str, Any], *, fixed_size: bool) -> Iterator[Vote]:
     compute = node.compute
     factors = [f.inside if isinstance(f, Guard) else f for f in product_factors(compute.body) or ()]
     read = [f for f in factors if isinstance(f, Load)]
@@ -102,16 +103,17 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vot
     long = {a.name for a in (*compute.axes, *compute.reduce_axes) if a.extent.constant != 1}
     strong = dim is None or moving[0].indices[dim].names() & long != own & long
     place = _place(compute, channel, moving[0])
-    if (
-        strong and place is not None and compute.dtype.is_float
-    ):  # whole numbers: instructions share data among lanes
+    # Instructions multiply several whole numbers at once, which all lanes share.
+    if strong and place is not None and compute.dtype.is_float:
         window, gain = _window(compute, channel, moving[0]), _gain(compute, channel, place, moving[0])
         is_long = window > 1 and prod(a.size for a in compute.reduce_axes) > LONG_SUM
         if gain >= (MUCH_FULLER if is_long else FULLER):
             yield Vote(node.output, place, strong=False)
             yield Vote(moving[0].buffer, len(moving[0].indices) - 1, strong=False)
             return
-        strong = window > 1 or gain < AS_FULL or not _goes_along(compute, place, moving[0])
+        # What is lowered once for all sizes has one order for all of them.
+        either = fixed_size and window == 1 and gain >= AS_FULL and _goes_along(compute, place, moving[0])
+        strong = not either
     yield Vote(node.output, channel, strong)
     if dim is not None:
         yield Vote(moving[0].buffer, dim, strong)

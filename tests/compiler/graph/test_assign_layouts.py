@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
@@ -84,6 +86,15 @@ def test_products_at_few_places_or_apart_prefer_channels(size: int, stride: int)
     b = GraphBuilder()
     product = b.conv(b.relu(b.input("x", 1, 32, size, size)), 64, stride=stride)
     assert wished_layouts(b.graph(product))[product].order == NHWC
+
+
+def test_products_at_each_place_of_any_size_have_one_order() -> None:
+    b = GraphBuilder()
+    product = b.conv(b.relu(b.input("x", 1, 32, 8, 8)), 64)
+    graph = b.graph(product)
+    opened = replace(graph, open_values=frozenset(node.output for node in graph.nodes))
+    assert wished_layouts(graph)[product].is_plain
+    assert wished_layouts(opened)[product].order == NHWC
 
 
 def test_products_at_each_place_lie_as_windows_of_several_beside_them() -> None:

@@ -28,6 +28,7 @@ from compiler.schedule.source import TASK_ERROR_BUDGET, Found, NoSource
 from compiler.schedule.steps import Split
 from compiler.target import Target, native_target
 from compiler.workload.ir import Workload, workload_from_json, workload_json
+from tests.onnx_runtime import expected_outputs
 
 SIZES = (1, 2, 7, 32, 3)
 Dim = int | str | None
@@ -325,6 +326,20 @@ def test_sums_up_to_each_element_of_an_axis_of_open_size(exclusive: int, reverse
         sums = np.cumsum(turned, 0, np.float64) - (turned if exclusive else 0)
         got = module.run({"x": x})["y"]
         np.testing.assert_allclose(got, sums[::-1] if reverse else sums, rtol=1e-5, atol=1e-4)
+    module.close()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_products_at_each_place_of_images_of_any_size(groups: int) -> None:
+    """Whether places fill vectors, or lie pages apart, depends on the size: the order in memory must not."""
+    nodes = [node("Conv", "x w", "a", group=groups), node("Relu", "a", "y")]
+    shapes: dict[str, list[Dim]] = {"x": ["n", 32, "h", "w_"]}
+    model = built(nodes, shapes, {"y": ["n", 96, "h", "w_"]}, {"w": (96, 32 // groups, 1, 1)})
+    module = compiled(model)
+    for n, h, w in ((1, 32, 32), (2, 5, 7), (1, 1, 1)):
+        x = np.random.default_rng(h).standard_normal((n, 32, h, w)).astype(np.float32)
+        expected = expected_outputs(model, {"x": x})["y"]
+        np.testing.assert_allclose(module.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
     module.close()
 
 
