@@ -20,7 +20,7 @@ from compiler.graph.layout_votes import votes
 from compiler.graph.rename import fresh_names, with_reads_renamed
 from compiler.index import Index
 from compiler.scalar import Load, walk
-from compiler.symbol import as_size, axis, size_at
+from compiler.symbol import axis
 from compiler.target import PAGE_BYTES
 
 WAYS = 12
@@ -80,8 +80,8 @@ def _crowd(kind: TensorType, dim: int) -> bool:
 
     Its sets are found by the bits of an address within a page.
     """
-    apart = prod(size_at(as_size(extent), {}) for extent in kind.shape[dim + 1 :]) * kind.dtype.size_bytes
-    return apart % PAGE_BYTES == 0 and size_at(as_size(kind.shape[dim]), {}) > WAYS
+    apart = prod(kind.sizes[dim + 1 :]) * kind.dtype.size_bytes
+    return apart % PAGE_BYTES == 0 and kind.sizes[dim] > WAYS
 
 
 def _padded(node: Node, types: Mapping[str, TensorType], names: Mapping[str, str]) -> dict[str, str]:

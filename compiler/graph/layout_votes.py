@@ -112,7 +112,9 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any], *, fixed_size: 
             yield Vote(moving[0].buffer, len(moving[0].indices) - 1, strong=False)
             return
         # What is lowered once for all sizes has one order for all of them.
-        either = fixed_size and window == 1 and gain >= AS_FULL and _goes_along(compute, place, moving[0])
+        either = (
+            fixed_size and window == 1 and gain >= AS_FULL and _goes_along(compute, channel, place, moving[0])
+        )
         strong = not either
     yield Vote(node.output, channel, strong)
     if dim is not None:
@@ -140,9 +142,12 @@ def _gain(compute: Compute, channel: int, place: int, load: Load) -> float:
     return _filled(places) / _filled(_columns(compute.axes[channel].name, compute.axes[channel].size, load))
 
 
-def _goes_along(compute: Compute, place: int, load: Load) -> bool:
-    """Whether neighbouring places are read, and as the model has them written, side by side."""
-    return place == len(compute.axes) - 1 and load.indices[-1].coefficient(compute.axes[place].name) == 1
+def _goes_along(compute: Compute, channel: int, place: int, load: Load) -> bool:
+    """Whether neighbouring places are read, and as the model has them written, side by side: none with a stride."""
+    single = [index for index in load.indices if len(index.names()) == 1]
+    steps = {index.coefficient(a.name) for index in single for a in compute.axes[channel + 1 :]}
+    last = load.indices[-1].coefficient(compute.axes[place].name)
+    return place == len(compute.axes) - 1 and last == 1 and steps <= {0, 1}
 
 
 def _columns(channel: str, size: int, load: Load) -> int:

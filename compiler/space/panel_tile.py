@@ -34,10 +34,9 @@ class PanelTile(RegisterTile):
         return (*super().knobs(), Knob(MADE, (FIRST, INSIDE)))
 
     def legal(self, values: dict[str, Value]) -> bool:
-        """Panels are made inside where one block of columns follows the other, each with all of its sums."""
-        inside = values[MADE] == INSIDE
-        alone = values["order"] == "outside" and number(values, "parallel", 1) == 1
-        return super().legal(values) and (not inside or (alone and self._depth(values) == self.depths[-1]))
+        """Panels are made inside where one block of columns follows the other."""
+        in_blocks = values["order"] == "outside" and number(values, "parallel", 1) == 1
+        return super().legal(values) and (in_blocks or values[MADE] == FIRST)
 
     def usual(self) -> dict[str, Value]:
         """Values that are good without measuring: made inside where the second cache holds a block and its sums."""
@@ -49,7 +48,7 @@ class PanelTile(RegisterTile):
         enough = self.threads == 1 or columns * self.threads * BLOCKS_PER_THREAD <= self.axes.vector.size
         if block > self.target.l2_bytes // 2 or not enough:
             return {**values, MADE: FIRST}
-        return {**values, "order": "outside", "depth": self.depths[-1], "parallel": 1, MADE: INSIDE}
+        return {**values, "order": "outside", "parallel": 1, MADE: INSIDE}
 
 
 class PanelPhases:
