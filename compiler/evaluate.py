@@ -2,7 +2,8 @@
 
 This is the reference of constant folding, verification and tests, so it must be right first, and fast enough for
 the layers of a real network in float64: loads with affine indices become strided views, a sum over a product
-becomes one matrix product per pair of factors, anything else is evaluated on a grid, in pieces of bounded size.
+becomes one matrix product per pair of factors, a scatter goes through what it scatters once, and anything else is
+evaluated on a grid, in pieces of bounded size.
 Whole numbers are exact: they are computed in their own types and wrap around.
 """
 
@@ -18,30 +19,19 @@ import numpy.typing as npt
 
 from compiler.casting import held
 from compiler.dtype import DType
+from compiler.elementary import place
 from compiler.grid import Array, Grid, index_arrays
 from compiler.index import Index
 from compiler.scalar import Apply, Expr, Guard, Load, Pick, loads, substitute, walk
 from compiler.scalar_ops import OPS, REDUCERS
-from compiler.symbol import Axis
+from compiler.scalar_type import neutral
+from compiler.scatter import Computation, Scatter, find_scatter
 
 _PIECE = 1 << 22
 """Elements of the largest intermediate array of one piece (32 MiB in float64)."""
 
 _EXACT = 1 << 53
 """Whole numbers below it are exact in float64."""
-
-
-class Computation(Protocol):
-    """What a Compute and a Stage have in common."""
-
-    @property
-    def axes(self) -> tuple[Axis, ...]: ...  # noqa: D102
-    @property
-    def reduce_axes(self) -> tuple[Axis, ...]: ...  # noqa: D102
-    @property
-    def reducer(self) -> str | None: ...  # noqa: D102
-    @property
-    def body(self) -> Expr: ...  # noqa: D102
 
 
 class StoredComputation(Computation, Protocol):
@@ -98,7 +88,10 @@ def evaluate_compute(
         reducer=compute.reducer,
         body=compute.body,
     )
+    scatter = find_scatter(compute)
     with np.errstate(all="ignore"):
+        if scatter is not None:
+            return _scattered(region, scatter, arrays, np.dtype(dtype))
         return np.asarray(_evaluate(region, arrays, np.dtype(dtype)), order="C")
 
 
@@ -184,6 +177,33 @@ def _evaluate_piece(
         return _contract(grids, region)
     values = np.broadcast_to(Grid(ranges, arrays, dtype).value(region.body), tuple(ranges.values()))
     return _reduce(region.reducer, values, tuple(range(len(region.axes), len(ranges))))
+
+
+def _scattered(region: _Region, scatter: Scatter, arrays: Mapping[str, Array], dtype: np.dtype[Any]) -> Array:
+    """A reduction of which each iteration counts for the places that it looks up."""
+    outer = dict(region.axes)
+    ranges = {n: s for n, s in (*region.reduce_axes, *region.axes) if n not in scatter.places}
+    name = max(ranges, key=lambda n: ranges[n])
+    step = max(1, ranges[name] // -(-_points(ranges) // _PIECE))
+    ufunc: Any = OPS[REDUCERS[region.reducer or "sum"].op].evaluate
+    total: Array | None = None
+    for start in range(0, ranges[name], step):
+        piece = {**ranges, name: min(step, ranges[name] - start)}
+        moved = {name: Index.of(name) + start}
+        grid = Grid(piece, arrays, dtype)
+        for lookup in scatter.lookups:
+            read = place(grid.value(substitute(lookup.value, moved)), lookup.found.size)
+            grid = replace(grid, found={**grid.found, lookup.found.name: read})
+        values = grid.value(substitute(scatter.update, moved))
+        if total is None:
+            empty = neutral(region.reducer or "sum", DType.from_numpy(values.dtype))
+            total = np.full(tuple(outer.values()), empty.value, values.dtype)
+        own = tuple(scatter.places.get(n, Index.of(n)).substitute(moved) for n in outer)
+        where = index_arrays(own, piece, grid.found)
+        sizes = tuple(piece.values())
+        ufunc.at(total, tuple(np.broadcast_to(w, sizes) for w in where), np.broadcast_to(values, sizes))
+    assert total is not None
+    return total
 
 
 def _reduce(reducer: str | None, values: Array, dimensions: tuple[int, ...]) -> Array:

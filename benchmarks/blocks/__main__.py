@@ -15,7 +15,7 @@ from pathlib import Path
 
 import onnx
 
-from benchmarks.blocks import others, vision
+from benchmarks.blocks import graphs, others, vision
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("patterns", nargs="*", default=["*"], help="names, with * and ?")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    for make, chosen in (*vision.BLOCKS.items(), *others.BLOCKS.items()):
+    for make, chosen in (*vision.BLOCKS.items(), *others.BLOCKS.items(), *graphs.BLOCKS.items()):
         for given in chosen:
             name = "_".join([make.__name__, *re.findall(r"\w+", str(given).replace("'", ""))])
             if any(fnmatch(name, pattern) for pattern in options.patterns):

@@ -15,13 +15,12 @@ from compiler.codegen.entry import Emit, Entry, Walker
 from compiler.codegen.grid_entry import GridEntry
 from compiler.codegen.linear import Active, Linear
 from compiler.codegen.matrices import Matrices, MatrixNest
-from compiler.codegen.products import Product
+from compiler.codegen.place import Place, combined
 from compiler.codegen.streamed import places_read, streamed_after
 from compiler.codegen.team_entry import TeamEntry
 from compiler.codegen.types import llvm_type
 from compiler.codegen.values import Values
 from compiler.codegen.woven import woven_places, woven_rows
-from compiler.dtype import DType
 from compiler.errors import CompileError
 from compiler.loop.count import LOOP_LIMIT
 from compiler.loop.in_place import shared
@@ -40,7 +39,7 @@ from compiler.loop.ir import (
     walk_statements,
 )
 from compiler.recent import Recent
-from compiler.scalar import Apply, Expr, Load, loads
+from compiler.scalar import Expr, Load, Lookup, loads
 from compiler.target import Target
 
 BODY_LIMIT = 60_000
@@ -108,7 +107,7 @@ class _Phase:
         for size in self._sizes.values():
             self._out.starts(size)
         self._ahead = fetched_ahead(body, nest.by_name, target)
-        self._stores: dict[int, _Place] = {}
+        self._stores: dict[int, Place] = {}
         self._apart: dict[int, bool] = {}
         self._on_store: Callable[[Store], None] = self._store
         self._loops = 0
@@ -130,8 +129,14 @@ class _Phase:
             self._matrices.end_function()
         self._out.emit("ret void")
         both = shared(self._nest)
+        stores = [s for s in walk_statements(self._nest.body) if isinstance(s, Store)]
+        read = {load.buffer for s in stores for load in loads(s.value)}
+        access = {
+            b.name: "" if b.role == "output" and b.name in read else _ACCESS[b.role or "input"]
+            for b in self._nest.params
+        }
         params = [
-            f"ptr {'' if b.name in both else 'noalias '}nocapture {_ACCESS[b.role or 'input']}{pointer}"
+            f"ptr {'' if b.name in both else 'noalias '}nocapture {access[b.name]}{pointer}"
             for b, pointer in ((b, self._pointers[b.name]) for b in self._nest.params)
         ]
         params += [f"i64 {ssa}" for ssa in self._sizes.values()]
@@ -333,11 +338,19 @@ class _Phase:
             out.branch(merge)
         out.start_block(merge)
 
+    def _store_there(self, place: Load, value: Expr) -> None:
+        """A store at a place that what is looked up around its value may say."""
+        if isinstance(value, Lookup):
+            with self._values.looked_up(value):
+                self._store_there(place, value.inside)
+        else:
+            self._values.store(place, self._values.value(value))
+
     def _store(self, stmt: Store) -> None:
         known = self._stores.get(id(stmt))
         if known is None:
             product = self._values.products.find(stmt) if self._target.has_fma else None
-            known = self._stores[id(stmt)] = _Place(stmt, product, self._nest.by_name[stmt.buffer].dtype)
+            known = self._stores[id(stmt)] = Place(stmt, product, self._nest.by_name[stmt.buffer].dtype)
         if known.product is not None and self._values.products.add(known.product):
             return
         if known.term is not None:
@@ -346,26 +359,10 @@ class _Phase:
             if self._values.same_in_all_lanes(known.place):
                 self._values.combine_lanes(known.op, known.place, known.term)
                 return
-        if not self._values.begin_total(known.place, known.value):
+        if known.is_looked_up:
+            self._store_there(known.place, stmt.value)
+        elif not self._values.begin_total(known.place, known.value):
             self._values.store(known.place, self._values.value(known.value))
-
-
-class _Place:
-    """Where a statement stores, and how it changes what is there; found once, however often it is unrolled.
-
-    Attributes:
-        op, term: what is combined with the value that is there; no term where the statement replaces it.
-        value: what is stored; a sum that may begin with either zero, so that LLVM leaves out the first addition.
-    """
-
-    def __init__(self, stmt: Store, product: Product | None, dtype: DType) -> None:
-        self.stmt = stmt  # held, for it is known by its id
-        self.product = product
-        self.place = Load(stmt.buffer, stmt.indices)
-        self.op, self.term = _combined(stmt.value, self.place)
-        self.value = stmt.value
-        if self.op == "add" and self.term is not None and dtype is DType.F32 and not _multiplies(self.term):
-            self.value = Apply("accumulate", (self.place, self.term))
 
 
 def _only_combines(loop: For) -> bool:
@@ -379,20 +376,9 @@ def _only_combines(loop: For) -> bool:
     copied = {s.var for s in inside if isinstance(s, For) and s.kind is LoopKind.UNROLLED}
     stores = [s for s in inside if isinstance(s, Store)]
     written = {store.buffer for store in stores}
-    terms = [_combined(store.value, Load(store.buffer, store.indices))[1] for store in stores]
+    terms = [combined(store.value, Load(store.buffer, store.indices))[1] for store in stores]
     return all(
         not any(load.buffer in written for load in loads(term or store.value))
         and (term is not None or copied <= {n for index in store.indices for n in index.names()})
         for store, term in zip(stores, terms, strict=True)
     )
-
-
-def _combined(value: Expr, place: Load) -> tuple[str, Expr | None]:
-    match value:
-        case Apply(op, (old, term)) if old == place:
-            return op, term
-    return "", None
-
-
-def _multiplies(term: Expr) -> bool:
-    return isinstance(term, Apply) and term.op == "mul"

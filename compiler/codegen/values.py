@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import assert_never
 
 from compiler.codegen.active import fewer, least
@@ -81,7 +81,8 @@ class Values:
             case Pick():
                 return self._pick(expr)
             case Lookup():
-                return self._lookup(expr)
+                with self.looked_up(expr):
+                    return self.value(expr.inside)
             case Dot():
                 return self._dots.value(
                     expr, self._arithmetic.broadcast(self.value(expr.sum), self.indices.lanes)
@@ -286,15 +287,12 @@ class Values:
 
     # --- memory
 
-    def _lookup(self, lookup: Lookup) -> Value:
-        """One address where all lanes look up the same number, else one per lane."""
+    def looked_up(self, lookup: Lookup) -> AbstractContextManager[None]:
+        """A name for what is looked up: one address where all lanes look up the same number, else one per lane."""
         number = place(self._out, self._arithmetic, self.indices, self.value(lookup.value), lookup.found)
         if number.lanes:
-            scope = self.indices.per_lane(lookup.found.name, number.text, number.llvm_type)
-        else:
-            scope = self.indices.variable(lookup.found.name, number.text)
-        with scope:
-            return self.value(lookup.inside)
+            return self.indices.per_lane(lookup.found.name, number.text, number.llvm_type)
+        return self.indices.variable(lookup.found.name, number.text)
 
     def _load(self, load: Load) -> Value:
         buffer = self._buffers[load.buffer]

@@ -123,9 +123,9 @@ class _Writer:
             case Store(buffer, indices, value):
                 array = self._memory[buffer]
                 places = self._places(indices, array)
-                text = self._value(value)
+                self._line(f"value = {self._value(value)}")
                 self._line(f"if not ({self._tests(places, array)}): {self._refused(indices, array)}")
-                self._line(f"{self._object(array)}[{_subscript(places)}] = {text}")
+                self._line(f"{self._object(array)}[{_subscript(places)}] = value")
             case Block(statements):
                 for statement in statements:
                     self._statement(statement)

@@ -151,7 +151,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One element is written."""
+    """One element is written; its indices may name what Lookups at the root of the value have found."""
 
     buffer: str
     indices: tuple[Index, ...]

@@ -12,6 +12,7 @@ from compiler.schedule.moments import moments
 from compiler.schedule.padded import padded
 from compiler.schedule.panels import panels
 from compiler.schedule.parts import parts
+from compiler.schedule.scattered import scattered
 from compiler.schedule.separated import separated
 from compiler.schedule.short_constants import short_constants
 from compiler.schedule.skewed import skewed
@@ -39,6 +40,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "parts_of_both": parts_of_both,
     "apart": apart,
     "padded": padded,
+    "scattered": scattered,
     "separated": separated,
     "moments": moments,
     "short_constants": short_constants,

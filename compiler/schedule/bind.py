@@ -22,7 +22,8 @@ def bind(state: State, step: Bind) -> State:
     innermost (where it reduces, the lanes are combined into the one result after each vector), or on a spatial one
     around a spatial vector, with which it makes one vector; unrolled on any with at most 64 iterations; pipelined on
     spatial ones of stages that stand beside each other (compiler/loop/software_pipeline.py says where they do not go
-    together); block and thread as `check_grid` says. Which kinds a Target carries out is the code generator's to say.
+    together); block and thread as `check_grid` says. Iterations that look up where they are stored stay in their order.
+    Which kinds a Target carries out is the code generator's to say.
     """
     stage = state.stage(step.stage)
     loop = stage.loop(step.loop)
@@ -83,6 +84,9 @@ def _check(stage: ScheduledStage, step: Bind) -> None:
         if loop.reduces or inside[0].reduces:
             msg = f"{what} lanes of two loops cannot be summed up"
             raise ScheduleError(msg)
+    if stage.stage.adds and (loop.reduces or step.kind is LoopKind.PIPELINED):
+        msg = f"{what} its iterations may come to one place"
+        raise ScheduleError(msg)
     if step.kind is LoopKind.UNROLLED and loop.extent.limit > 64:
         msg = f"{what} {loop.extent.limit} copies of its body are too many; split it to 64 or fewer"
         raise ScheduleError(msg)

@@ -46,6 +46,7 @@ def compute_at(state: State, step: ComputeAt) -> State:
 
 def _check(state: State, stage: ScheduledStage, consumer: ScheduledStage, step: ComputeAt) -> None:
     what = f"cannot compute {step.stage} at {step.consumer}:"
+    state.check_whole(stage.stage, "attach")
     plain = [a.name for a in (*stage.stage.axes, *stage.stage.reduce_axes)]
     bound = any(loop.kind is not LoopKind.SERIAL for loop in stage.loops)
     if [loop.name for loop in stage.loops] != plain or bound or stage.attachment is not None:

@@ -43,6 +43,7 @@ def inline(state: State, step: Inline) -> State:
 
 def _check(state: State, stage: ScheduledStage, step: Inline) -> None:
     what = f"cannot inline {step.stage}:"
+    state.check_whole(stage.stage, "inline")
     if stage.stage.reducer is not None:
         msg = f"{what} it reduces; use ComputeAt"
         raise ScheduleError(msg)

@@ -8,14 +8,14 @@ computed in the second alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.dtype import DType
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.instruction import INSTRUCTIONS
 from compiler.loop.ir import Buffer, For, Let, LoopKind, LoopNest, Scope, Stmt, Store, block
-from compiler.scalar import Apply, Dot, Expr, Load, loads, rewrite, substitute
+from compiler.scalar import Apply, Dot, Expr, Load, Lookup, loads, rewrite, substitute
 from compiler.scalar_ops import REDUCERS
 from compiler.scalar_type import neutral
 from compiler.schedule.both_parts import factors_of
@@ -121,6 +121,8 @@ class _Lowering:
         combine = Store(target, stored, self._combined(stage, Load(target, stored), body, reducer.op))
         if stage.dot is not None:
             loops = tuple(loop for loop in loops if loop.name != stage.dot[0])
+        if stage.stage.adds:
+            return self._wrap(stage, loops, _added(combine), outside)
         spatial = tuple(loop for loop in loops if not loop.reduces)
         init = self._wrap(stage, spatial, start, outside, guests=False)
         return block(init, self._wrap(stage, loops, combine, outside))
@@ -189,6 +191,16 @@ class _Lowering:
             return Load(e.buffer, tuple(i - o for i, o in zip(e.indices, origin, strict=True)))
 
         return rewrite(body, rule)
+
+
+def _added(store: Store) -> Store:
+    """Lookups around a term are around the sum: the place is looked up where the sum is stored."""
+    match store.value:
+        case Apply(op, (total, Lookup(found, value, inside))):
+            inner = _added(replace(store, value=Apply(op, (total, inside))))
+            return replace(store, value=Lookup(found, value, inner.value))
+        case _:
+            return store
 
 
 def _buffer(operand: Operand, role: str) -> Buffer:

@@ -82,6 +82,7 @@ def _body(state: State, stage: ScheduledStage) -> Expr:
 
 def _check(state: State, stage: ScheduledStage, step: RFactor) -> None:
     what = f"cannot factor {step.loop} out of {step.stage}:"
+    state.check_whole(stage.stage, "factor")
     plain = plain_stage(stage.stage, state.workload.symbols)
     if not stage.loop(step.loop).reduces:
         msg = f"{what} it does not reduce"

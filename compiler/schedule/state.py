@@ -115,6 +115,12 @@ class State:
         names = frozenset[str]() if extent.bound is None else extent.bound.names()
         return bool(names) and names <= {symbol.name for symbol in self.workload.symbols}
 
+    def check_whole(self, stage: Stage, what: str) -> None:
+        """Raise ScheduleError where a stage adds to what another has stored, or another to what it has."""
+        if any(s.stage.adds and s.stage.target == stage.target for s in self.stages):
+            msg = f"cannot {what} {stage.name}: it is one of two stages that make {stage.target}"
+            raise ScheduleError(msg)
+
     def stage(self, name: str) -> ScheduledStage:
         """The stage of that name; raises ScheduleError with the names that exist."""
         for candidate in self.stages:

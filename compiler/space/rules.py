@@ -10,13 +10,14 @@ from compiler.space.products import Products
 from compiler.space.reduction import Reduction
 from compiler.space.rows import Rows
 from compiler.space.rule import Rule
+from compiler.space.scattered import Scattered
 from compiler.space.space import SearchSpace
 from compiler.space.vector_map import VectorMap
 from compiler.target import Target
 from compiler.workload.ir import Workload
 from compiler.workload.specialise import nominal
 
-RULES: tuple[Rule, ...] = (Rows(), Products(), Reduction(), VectorMap())
+RULES: tuple[Rule, ...] = (Scattered(), Rows(), Products(), Reduction(), VectorMap())
 GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 """Those for Targets whose threads form a grid."""
 

@@ -6,9 +6,10 @@
     result   ::= Result(body, target, indices)           what a map stores besides, at each point
 
 A Stage stores `target[target_indices] = reducer over reduce_axes of body`. Stages are in topological order; a stage's
-target is an intermediate buffer (read by later stages) or an output. A map may store several results in one pass. Axis
-and operand names are canonical, layouts are part of the index expressions, so two Subgraphs that do the same work have
-equal Workloads and one digest, on any platform.
+target is an intermediate buffer (read by later stages) or an output. A map may store several results in one pass. A
+reduction whose target's indices are looked up in its body (an Algorithm makes such) adds to what the stage before it
+has stored, and its iterations may come to one place. Axis and operand names are canonical, layouts are part of the
+index expressions, so two Subgraphs that do the same work have equal Workloads and one digest, on any platform.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from compiler.dtype import DType
@@ -25,6 +27,7 @@ from compiler.index import Index
 from compiler.index_json import index_from_json, index_json
 from compiler.packing import Parts, Shortened, Transform
 from compiler.scalar import Apply, Expr, Load, expr_from_json, expr_json, walk
+from compiler.scatter import find_scatter
 from compiler.symbol import Axis, Size, Symbol, as_size, axis, product, row_major, static
 
 FORMAT = 1
@@ -129,6 +132,11 @@ class Stage:
         return tuple(self.with_results((result,)) for result in self.results) if self.also else (self,)
 
     @property
+    def adds(self) -> bool:
+        """Whether its iterations add to what is stored already, each at a place that it looks up."""
+        return any(index.looked_up() for index in self.target_indices)
+
+    @property
     def ranges(self) -> dict[str, int]:
         """Extent of each axis by name."""
         return {a.name: a.size for a in (*self.axes, *self.reduce_axes)}
@@ -143,9 +151,11 @@ class Stage:
 
     @property
     def operations(self) -> int:
-        """Arithmetic operations: those of the body and one for the combination, per iteration."""
+        """Arithmetic operations: those of the body and one for the combination, per iteration that counts."""
         arithmetic = sum(isinstance(e, Apply) for result in self.results for e in walk(result.body))
-        return (arithmetic + (self.reducer is not None)) * self.points
+        scatter = find_scatter(self)
+        places = 1 if scatter is None else prod(self.ranges[name] for name in scatter.places)
+        return (arithmetic + (self.reducer is not None)) * (self.points // places)
 
 
 @dataclass(frozen=True)

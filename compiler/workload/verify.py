@@ -38,7 +38,8 @@ def _verify_static(workload: Workload) -> None:
         _require(read <= ready, f"stage {stage.name} reads {sorted(read - ready)} before it is written")
         for single in stage.apart:
             _require(
-                single.target in buffers and single.target not in ready, f"{single.target} is stored twice"
+                single.target in buffers and (single.target in ready) == single.adds,
+                f"{single.target} is stored twice, or nothing is there to add to",
             )
             _verify_stage(single, buffers)
             ready.add(single.target)

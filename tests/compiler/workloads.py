@@ -10,6 +10,8 @@ import numpy as np
 from compiler.dtype import DType
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply, rewrite
+from compiler.scalar_ops import REDUCERS
+from compiler.scalar_type import neutral
 from compiler.symbol import Axis, axis
 from compiler.workload.ir import Operand, Result, Stage, Workload
 
@@ -316,6 +318,24 @@ def looked_up(name: str, extent: int, index: Expr, read: Callable[[Index], Expr]
     return Lookup(found, index, read(Index.of(found)))
 
 
+def scattered_sum(
+    count: int, rows: int, columns: int, reducer: str = "sum", *, apart: bool = False
+) -> Workload:
+    """Updates added to the rows that they look up, and what was there; `apart`: each column looks up its own."""
+    axes = (axis("s0", rows), axis("s1", columns))
+    found = LookedUp("v0", rows)
+    there = (Bound(Index.of("s0") - Index.of(found), 0, 1),)
+    here = Guard(there, Load("x1", at("r0", "s1")), neutral(reducer, DType.F32))
+    asked = Load("x0", at("r0", "s1") if apart else at("r0"))
+    total = Stage(
+        "total", axes, (axis("r0", count),), reducer, Lookup(found, asked, here), "t0", at("s0", "s1")
+    )
+    both = apply(REDUCERS[reducer].op, Load("x2", at("s0", "s1")), Load("t0", at("s0", "s1")))
+    places = integers("x0", count, columns) if apart else integers("x0", count)
+    operands = (places, operand("x1", count, columns), operand("x2", rows, columns))
+    return chain(operands, total, Stage("sum", axes, (), None, both, "y0", at("s0", "s1")))
+
+
 def integers(name: str, *shape: int, dtype: DType = DType.I64) -> Operand:
     return Operand(name, at(*shape), dtype)
 
@@ -515,6 +535,8 @@ KINDS: dict[str, Workload] = {
     "gather_elements": gather_elements(6, 21),
     "gather_pairs": gather_pairs(11, 19),
     "gathered_sum": gathered_sum(7, 26, 5),
+    "scattered_rows": scattered_sum(23, 9, 21),
+    "scattered_elements": scattered_sum(11, 7, 12, "max", apart=True),
 }
 
 

@@ -3,16 +3,16 @@
     ScatterElements  y[v, k] = u[i, k]  with v = indices[i, k]
     ScatterND        y[v, w, k] = u[i, k]  with v = indices[i, 0], w = indices[i, 1]
 
-Each element of the result looks for its updates: of several the last one counts, or all where they are combined. So no
-two iterations write to one place, in any order and on any number of threads. Few updates are compared with every place.
-Many are sorted by the places that they go to, those of one place added up, and each place finds its own by a binary
-search. Indices that are known are searched at compile time; those of a box of places need no search (`boxes.py`).
+Each element of the result says which updates count for it: of several the last one, or all where they are combined. So
+no two iterations write to one place, in any order and on any number of threads; schedules may go through the updates
+instead (compiler/scatter.py). Few updates are compared with every place. Indices that are known are searched at compile
+time; those of a box of places need no search (`boxes.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import partial, reduce
 from math import prod
 
 import numpy as np
@@ -22,23 +22,18 @@ from compiler.frontend.boxes import Box, find_box
 from compiler.frontend.call import Array, Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import ReduceAxes, at, counting, output_axes, reduced, size_along
 from compiler.frontend.operators.reshaping import reshaped_indices
-from compiler.frontend.searches import largest
-from compiler.frontend.sorts import Sorted, first_sorted
 from compiler.frontend.spread import narrowed, spread_dimensions
 from compiler.graph.ir import Compute
 from compiler.index import Index, LookedUp
-from compiler.scalar import Bound, Cast, Const, Expr, Guard, Load, Lookup, apply
+from compiler.scalar import Bound, Const, Expr, Guard, Load, Lookup, apply
 from compiler.scalar_type import neutral
-from compiler.symbol import Axis, axis
+from compiler.symbol import Axis
 
 Places = tuple[Index, ...]
+Axes = tuple[Axis, ...]
 
-_FEW = 128
+_FEW = 4
 """Updates that every place is compared with."""
-_MOST_PAIRED = 1 << 11
-"""Updates of an open number that every place is compared with."""
-_STRIDE = 8
-"""Sums of so many neighbours at once."""
 _REDUCTIONS = {"add": ("sum", "add"), "mul": ("prod", "mul"), "max": ("max", "max"), "min": ("min", "min")}
 """How updates of one place are combined with each other, and then with the data."""
 
@@ -55,8 +50,6 @@ def _scatter_elements(call: OperatorCall) -> None:
         return call.emit_same(data)
     if known is not None:
         indices = call.intermediate_constant(known, "indices")
-    else:
-        indices = _counted_from_front(call, indices, data, axis)
     # Places that an update can reach: all along the axis, and as far as the indices go along the others. Along
     # dimensions where all indices are the same, updates are rows: they go to the same places.
     whole = output_axes(shape[d] if d == axis else which[d] for d in range(len(shape)))
@@ -64,7 +57,6 @@ def _scatter_elements(call: OperatorCall) -> None:
     if same:
         indices = narrowed(call, indices, same)
     reach = tuple(a for d, a in enumerate(whole) if d not in same)
-    rest = tuple(a for d, a in enumerate(whole) if d in same)
     along = reach.index(whole[axis])
 
     def index(place: Places, step: Index) -> Places:
@@ -74,11 +66,16 @@ def _scatter_elements(call: OperatorCall) -> None:
         chosen = iter(index(place, step))
         return Load(updates, tuple(i if d in same else next(chosen) for d, i in enumerate(at(whole))))
 
-    search = _Search(call, [axis], indices, reach, along, index, update, rest)
+    def asked(place: Places, step: Index) -> tuple[Expr, ...]:
+        return (Load(indices, index(place, step)),)
+
+    told = call.builder.constants.get(indices)
+    winners = None if told is None else _winners_along(told, shape[axis], along)
+    placed = _Updates(call, data, (axis,), indices, along, asked, update, winners)
     axes = output_axes(shape)
     bounds = tuple(Bound(i, 0, which[d]) for d, i in enumerate(at(axes)) if d != axis and which[d] < shape[d])
     old = Load(data, at(axes))
-    new = search.combined(old, at(reach), whole)
+    new = placed.combined(old, reach, (along,), whole)
     return call.emit(Compute(axes, (), None, Guard(bounds, new, old) if bounds else new, call.dtype(data)))
 
 
@@ -89,7 +86,7 @@ def _scatter_nd(call: OperatorCall) -> None:
     if not which or depth > len(shape) or call.shape(2) != (*which[:-1], *shape[depth:]):
         call.reject(f"scatters shape {list(call.shape(2))} at indices {list(which)} into {list(shape)}")
     known = _known_indices(call, shape[:depth])
-    count, places = prod(which[:-1]), prod(shape[:depth])
+    count = prod(which[:-1])
     if count == 0 or prod(shape) == 0:
         return call.emit_same(data)
     if known is not None:
@@ -98,24 +95,20 @@ def _scatter_nd(call: OperatorCall) -> None:
         if box is not None:
             return _scatter_box(call, box)
         indices = call.intermediate_constant(known, "indices")
-    flat = _flat_indices(call, indices, data, shape[:depth])
-    rows = _reshaped(call, updates, (count, *shape[depth:]))
+    winners = None if known is None else _winners_at(known.reshape(count, depth), shape[:depth])
+    rows = _reshaped(call, indices, (count, depth))
+    moved = _reshaped(call, updates, (count, *shape[depth:]))
     axes = output_axes(shape)
-    rest = axes[depth:]
-    place = Index()
-    for n, i in zip(shape[:depth], at(axes), strict=False):
-        place = place * n + i
-    search = _Search(
-        call,
-        range(depth),
-        flat,
-        (axis("p0", places),),
-        0,
-        lambda _, step: (step,),
-        lambda _, step: Load(rows, (step, *at(rest))),
-        rest,
+    rest = at(axes[depth:])
+    dimensions = tuple(range(depth))
+
+    def asked(_: Places, step: Index) -> tuple[Expr, ...]:
+        return tuple(Load(rows, (step, Index.of(d))) for d in dimensions)
+
+    placed = _Updates(
+        call, data, dimensions, rows, 0, asked, lambda _, step: Load(moved, (step, *rest)), winners
     )
-    body = search.combined(Load(data, at(axes)), (place,), axes)
+    body = placed.combined(Load(data, at(axes)), axes[:depth], dimensions, axes)
     return call.emit(Compute(axes, (), None, body, call.dtype(data)))
 
 
@@ -146,138 +139,100 @@ def _reduction(call: OperatorCall, name: str, dtype: DType) -> tuple[str, str]:
     return _REDUCTIONS[name]
 
 
-class _Search:
-    """Finds the updates of each place.
-
-    `reach`: an axis per dimension of the places that updates can have; `along`: the dimension of `reach` that an index
-    is of.
-    """
+class _Updates:
+    """Says which updates count for each place."""
 
     def __init__(
         self,
         call: OperatorCall,
-        axes: Sequence[int],
+        data: str,
+        dimensions: tuple[int, ...],
         indices: str,
-        reach: tuple[Axis, ...],
         along: int,
-        index: Callable[[tuple[Index, ...], Index], tuple[Index, ...]],
-        update: Callable[[tuple[Index, ...], Index], Load],
-        rest: tuple[Axis, ...] = (),
+        asked: Callable[[Places, Index], tuple[Expr, ...]],
+        update: Callable[[Places, Index], Load],
+        winners: Array | None = None,
     ) -> None:
-        """`index`, `update`: of a place and a step in 0 .. count.
+        """Where updates go, and what they are.
 
-        `axes`: of the data, whose elements an index counts. `rest`: axes of an update's own elements.
+        Args:
+            call: has the reduction.
+            data: what is updated.
+            dimensions: of the data, which are looked up.
+            indices: of the updates.
+            along: their dimension along which there are the steps.
+            asked: of a place and a step the index along each of `dimensions`.
+            update: of a place and a step.
+            winners: the last update of each place, where that is known.
         """
-        self._call, self._indices, self._reach, self._along = call, indices, reach, along
+        self._call, self._data, self._dimensions, self._indices = call, data, dimensions, indices
+        self._asked, self._update, self._winners, self._along = asked, update, winners, along
         self._count = call.builder.shapes[indices][along]
-        self._index, self._update, self._rest = index, update, rest
-        known = call.builder.constants.get(indices)
-        self._winners = None if known is None else _winners_along(known, reach[along].size, along)
-        self._numbers = counting(
-            call, call.value(0), axes, DType.from_numpy(call.builder.dtype(indices)), "numbers"
-        )
-        # A sort has steps for each number of elements, a comparison of all pairs one form.
         is_open = call.builder.is_open(indices, [along])
-        self._few = call.decided("few", self._count <= (_MOST_PAIRED if is_open else _FEW))
+        self._few = call.decided("few", self._count <= _FEW and not is_open)
 
-    def combined(self, old: Expr, place: Places, axes: tuple[Axis, ...]) -> Expr:
-        """The element at a place: `old`, or what updates make of it. `axes`: of all that updates can reach."""
+    def combined(self, old: Expr, reach: Axes, placed: tuple[int, ...], axes: Axes) -> Expr:
+        """The element at a place: `old`, or what updates make of it.
+
+        Args:
+            old: the element of the data.
+            reach: the axes of places that the indices tell apart.
+            placed: those of `reach` that are looked up.
+            axes: of all that updates can reach.
+        """
         reduction = self._call.text("reduction", "none")
         if reduction == "none":
-            return self._replaced(old, place)
-        dtype = self._call.dtype(self._update(place, Index()).buffer)
+            return self._replaced(old, reach, placed)
+        dtype = self._call.dtype(self._update(at(reach), Index()).buffer)
         reducer, op = _reduction(self._call, reduction, dtype)
-        if not self._few:
-            total = self._call.intermediate(
-                Compute(axes, (), None, self._found_total(reducer, place, dtype), dtype), "updates"
-            )
-        else:
-            inner = ReduceAxes()
-            step = inner.index(self._count)
-            update = self._update(place, step)
-            chosen = apply("select", self._hits(place, step), update, neutral(reducer, dtype))
-            total = self._call.intermediate(reduced(axes, inner, reducer, chosen, dtype), "updates")
+        inner = ReduceAxes()
+        step = inner.index(self._count)
+        body = self._there(at(reach), placed, step, self._update(at(reach), step), neutral(reducer, dtype))
+        total = self._call.intermediate(reduced(axes, inner, reducer, body, dtype), "updates")
         return apply(op, old, Load(total, at(axes)))
 
-    def _replaced(self, old: Expr, place: tuple[Index, ...]) -> Expr:
+    def _replaced(self, old: Expr, reach: Axes, placed: tuple[int, ...]) -> Expr:
+        none = neutral("max", DType.I32)
         if self._winners is not None:
             last = self._call.intermediate_constant(self._winners, "last")
-        elif not self._few:
-            order = self._sorted.places
-            body = self._at_last(at(self._reach), lambda i: Load(order, i), Const(-1, DType.I32))
-            last = self._call.intermediate(Compute(self._reach, (), None, body, DType.I32), "last")
         else:
             inner = ReduceAxes()
             step = inner.index(self._count)
             steps = counting(self._call, self._indices, [self._along], DType.I32, "steps")
-            hit = self._hits(at(self._reach), step)
-            body = apply("select", hit, Load(steps, (step,)), Const(-1, DType.I32))
-            last = self._call.intermediate(reduced(self._reach, inner, "max", body, DType.I32), "last")
+            body = self._there(at(reach), placed, step, Load(steps, (step,)), none)
+            last = self._call.intermediate(reduced(reach, inner, "max", body, DType.I32), "last")
         found = LookedUp(f"@{last}", self._count)
-        winner = Load(last, place)
-        new = Lookup(found, winner, self._update(place, Index.of(found)))
+        winner = Load(last, at(reach))
+        new = Lookup(found, winner, self._update(at(reach), Index.of(found)))
         return apply("select", apply("less", winner, Const(0, DType.I32)), old, new)
 
-    def _hits(self, place: tuple[Index, ...], step: Index) -> Expr:
-        index = Load(self._indices, self._index(place, step))
-        return apply("equal", index, Load(self._numbers, (place[self._along],)))
+    def _there(
+        self, place: Places, placed: tuple[int, ...], step: Index, inside: Expr, outside: Expr
+    ) -> Expr:
+        """`inside` at the place that a step's indices say, `outside` elsewhere."""
+        asked = self._asked(place, step)
+        if not asked:
+            return inside
+        if self._few:
+            hits = (
+                self._hit(a, place[p], d) for a, p, d in zip(asked, placed, self._dimensions, strict=True)
+            )
+            return apply("select", reduce(partial(apply, "and"), hits), inside, outside)
+        shape = self._call.builder.shapes[self._data]
+        found = [LookedUp(f"@{self._indices}.{d}", shape[d]) for d in self._dimensions]
+        bounds = tuple(Bound(place[p] - Index.of(f), 0, 1) for p, f in zip(placed, found, strict=True))
+        body: Expr = Guard(bounds, inside, outside)
+        for each, index in zip(reversed(found), reversed(asked), strict=True):
+            body = Lookup(each, index, body)
+        return body
 
-    # --- many updates
-
-    @cached_property
-    def _sorted(self) -> Sorted:
-        """The indices in order, equal ones in the order of their updates."""
-        return first_sorted(self._call, self._indices, self._along, self._count, descending=False)
-
-    @cached_property
-    def _ends(self) -> str:
-        """How many indices go up to each place."""
-        place = at(self._reach)
-        number = Load(self._numbers, (place[self._along],))
-
-        def holds(before: Index, yes: Expr, no: Expr) -> Expr:
-            index = Load(self._sorted.elements, self._index(place, before))
-            return apply("select", apply("less", number, index), no, yes)
-
-        body = largest(self._call, self._count, holds, "ends")
-        return self._call.intermediate(Compute(self._reach, (), None, body, DType.I32), "ends")
-
-    def _at_last(self, place: Places, inside: Callable[[Places], Expr], outside: Expr) -> Expr:
-        """What is at the last of the sorted indices that go to the place; `outside` where none does."""
-        found = LookedUp(f"@{self._ends}.last", self._count)
-        at_last = self._index(place, Index.of(found))
-        here = Load(self._numbers, (place[self._along],))
-        hit = apply("equal", Load(self._sorted.elements, at_last), here)
-        # Where none goes so far, the number is -1, which is the last of all, and goes farther.
-        number = apply("add", Load(self._ends, place), Const(-1, DType.I32))
-        return Lookup(found, number, apply("select", hit, inside(at_last), outside))
-
-    def _found_total(self, reducer: str, place: Places, dtype: DType) -> Expr:
-        """All updates of a place together.
-
-        Of sorted updates each takes in those of the same place that are up to 1, 2, ... 7 steps before it, then those
-        that are 8, 16, ... before it, and so on: the last one of a place then has all.
-        """
-        call, along, rest = self._call, self._along, self._rest
-        axes = (*(axis(a.name, self._count) if d == along else a for d, a in enumerate(self._reach)), *rest)
-        items = at(axes)[: len(self._reach)]
-        found = LookedUp(f"@{self._sorted.places}.update", self._count)
-        order = Load(self._sorted.places, items)
-        body: Expr = Lookup(found, order, self._update(items, Index.of(found)))
-        total = call.intermediate(Compute(axes, (), None, body, dtype), "moved")
-        step, outside = 1, neutral(reducer, dtype)
-        while step < self._count:
-            inner = ReduceAxes()
-            before = items[along] - inner.index(_STRIDE) * step
-            other = self._index(items, before)
-            keys = self._sorted.elements
-            same = apply("equal", Load(keys, other), Load(keys, items))
-            inside = apply("select", same, Load(total, (*other, *at(rest))), outside)
-            body = Guard((Bound(before, 0, self._count),), inside, outside)
-            total = call.intermediate(reduced(axes, inner, reducer, body, dtype), f"sum.{step}")
-            step *= _STRIDE
-        summed = total
-        return self._at_last(place, lambda i: Load(summed, (*i, *at(rest))), outside)
+    def _hit(self, index: Expr, place: Index, dimension: int) -> Expr:
+        """Whether an index, which may count from the end, is a place along a dimension of the data."""
+        kind = self._call.dtype(self._indices)
+        numbers = counting(self._call, self._data, [dimension], kind, "numbers")
+        extent = size_along(self._call, self._data, dimension, kind)
+        front = apply("select", apply("less", index, Const(0, kind)), apply("add", index, extent), index)
+        return apply("equal", front, Load(numbers, (place,)))
 
 
 def _known_indices(call: OperatorCall, extents: Sequence[int]) -> Array | None:
@@ -291,36 +246,6 @@ def _known_indices(call: OperatorCall, extents: Sequence[int]) -> Array | None:
     if known.size and ((known < -limits) | (known >= limits)).any():
         call.reject(f"has indices outside of the {list(extents)} elements that they choose from")
     return np.where(known < 0, known + limits, known).astype(np.int64)
-
-
-def _counted_from_front(call: OperatorCall, indices: str, data: str, axis: int) -> str:
-    axes, kind = output_axes(call.builder.shapes[indices]), call.dtype(indices)
-    body = _from_front(Load(indices, at(axes)), size_along(call, data, axis, kind), kind)
-    return call.intermediate(Compute(axes, (), None, body, kind), "indices")
-
-
-def _from_front(index: Expr, extent: Expr, dtype: DType) -> Expr:
-    behind = apply("add", index, extent)
-    return apply("select", apply("less", index, Const(0, dtype)), behind, index)
-
-
-def _flat_indices(call: OperatorCall, indices: str, data: str, extents: tuple[int, ...]) -> str:
-    """Of each update its place among all places, in row-major order: [updates]."""
-    which = call.builder.shapes[indices]
-    rows = _reshaped(call, indices, (prod(which[:-1]), which[-1]))
-    axes = output_axes((prod(which[:-1]),))
-    total: Expr = Const(0, DType.I64)
-    for d in range(len(extents)):
-        extent = size_along(call, data, d, DType.I64)
-        index = Load(rows, (at(axes)[0], Index.of(d)))
-        wide = index if call.dtype(rows) is DType.I64 else Cast(index, DType.I64)
-        step = _from_front(wide, extent, DType.I64)
-        total = apply("add", apply("mul", total, extent), step)
-    known = call.builder.constants.get(indices)
-    if known is not None:
-        strides = np.cumprod([1, *extents[:0:-1]], dtype=np.int64)[::-1][: len(extents)]
-        return call.intermediate_constant((known.reshape(-1, len(extents)) * strides).sum(1), "flat")
-    return call.intermediate(Compute(axes, (), None, total, DType.I64), "flat")
 
 
 def _reshaped(call: OperatorCall, value: str, wanted: tuple[int, ...]) -> str:
@@ -340,6 +265,13 @@ def _winners_along(indices: Array, extent: int, axis: int) -> Array:
     steps = np.arange(indices.shape[axis]).reshape([-1 if d == axis else 1 for d in range(indices.ndim)])
     # Of equal indices the last one counts, as NumPy assigns in order.
     np.put_along_axis(found, indices.astype(np.int64), steps, axis=axis)
+    return found
+
+
+def _winners_at(indices: Array, extents: tuple[int, ...]) -> Array:
+    """For each place the last update of known indices, -1 for none. indices: [updates, dimensions]."""
+    found = np.full(extents, -1, np.int32)
+    found[tuple(indices.T)] = np.arange(len(indices), dtype=np.int32)
     return found
 
 

@@ -310,9 +310,17 @@ def test_updates_of_a_tensor_of_open_size(kind: str, reduction: str) -> None:
     module.close()
 
 
-def test_updates_of_an_open_number_are_found_in_another_way_where_they_are_many() -> None:
-    with pytest.raises(NotStatic, match="where they are large"):
-        lower_any_size(scattering("ScatterND", "add", "m"))
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("kind", ["ScatterND", "ScatterElements"])
+def test_updates_of_an_open_number(kind: str, reduction: str) -> None:
+    module = compiled(scattering(kind, reduction, "m"))
+    rng = np.random.default_rng(0)
+    for n, m in ((1, 1), (40, 2), (9, 5), (30, 3000), (3000, 30)):
+        x, u = rng.standard_normal((n, 3), np.float32), rng.standard_normal((m, 3), np.float32)
+        i = rng.integers(-n, n, (m, 3 if kind == "ScatterElements" else 1))
+        got = module.run({"x": x, "i": i, "u": u})["y"]
+        np.testing.assert_allclose(got, scattered(x, i, u, reduction), rtol=1e-4, atol=1e-4)
+    module.close()
 
 
 @pytest.mark.parametrize("exclusive", [0, 1])
