@@ -14,8 +14,8 @@ from compiler.workload.ir import Stage, Workload, stage_loads
 
 MOST_APART = 4
 """Elements between lanes that are stored one by one, at most."""
-LONG_SUM = 32
-"""Products of a sum that make up for storing its lanes so."""
+STORED_ALONE = 2
+"""Products of a vector in the time of taking a lane out of one and storing it."""
 LEAST_ROWS = 8
 """Along an axis that is not the innermost: with fewer, tiles are not as high as they could be."""
 
@@ -83,7 +83,7 @@ def tile_axes(
     if (
         anchor is not None
         and 2 * vector.size <= widest
-        and prod(a.size for a in anchor.reduce_axes) >= LONG_SUM
+        and _makes_up_for_stores(anchor, _lanes(vector.size, widest), widest)
     ):
         near = (a for a in reversed(stage.axes) if 1 <= flat[a.name] <= MOST_APART and a.size >= widest)
         vector = next((a for a in near if _is_read_near(workload, anchor, a.name)), vector)
@@ -98,6 +98,12 @@ def tile_axes(
         around=len(rest) - 1 if named is None else rest.index(named),
         beside=None if named is None or named is rest[-1] else rest[-1],
     )
+
+
+def _makes_up_for_stores(anchor: Stage, lanes: int, more: int) -> bool:
+    """Whether sums take less time with more lanes, of which each is stored alone."""
+    products = prod(a.size for a in anchor.reduce_axes)
+    return products * (more - lanes) >= STORED_ALONE * more * lanes
 
 
 def _is_read_near(workload: Workload, anchor: Stage, name: str) -> bool:

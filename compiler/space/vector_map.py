@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import prod
+from math import gcd, lcm, prod
 from types import MappingProxyType
 
+from compiler.index import FloorDiv, Mod
 from compiler.loop.ir import LoopKind
-from compiler.scalar import Guard, walk
+from compiler.scalar import Guard, Load, walk
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, Reorder, Split, Step
 from compiler.space.chains import has_long_chain
@@ -50,7 +51,7 @@ class VectorMap:
         axes, across = _crossing(workload, stage, _axes(workload, stage, target))
         usual = _default(stage, axes, across, target, threads)
         knobs = [
-            Knob("unroll", _unrolls(axes)),
+            Knob("unroll", _unrolls(stage, axes)),
             Knob("parallel", tuple(range(1, len(_outer(axes, None)) + 1))),
         ]
         if across is None:
@@ -99,7 +100,10 @@ def _default(
     stage: Stage, axes: TileAxes, across: str | None, target: Target, threads: int
 ) -> dict[str, Value]:
     # What is looked up once serves all vectors of a copy: the longer it is, the fewer reads wait for an index.
-    unroll = _unrolls(axes)[-1] if looks_rows_up(stage, axes.vector.name) else 1
+    unrolls = _unrolls(stage, axes)
+    unroll = unrolls[-1] if looks_rows_up(stage, axes.vector.name) else _period(stage, axes)
+    if unroll not in unrolls:
+        unroll = 1
     if across is None:
         width = _widths(axes)[-1] if has_long_chain(stage) else 1
         return {"unroll": unroll, "parallel": _enough(axes, threads), "width": width}
@@ -108,14 +112,41 @@ def _default(
     if 2 * prod(a.size for a in stage.axes) * stage.dtype.size_bytes > target.l2_bytes // 2:
         # A block reads one line of each of its rows: too short a run to be fetched ahead from a far cache.
         blocks = min(USUAL_BLOCKS, _blocks(stage, across, columns)[-1])
-        stored = [u for u in _unrolls(axes) if u * axes.lanes * stage.dtype.size_bytes <= USUAL_STORED]
+        stored = [u for u in unrolls if u * axes.lanes * stage.dtype.size_bytes <= USUAL_STORED]
         unroll = max([unroll, *stored[-1:]])
     parallel = _enough(axes, threads, {across: blocks * columns})
     return {"unroll": unroll, "parallel": parallel, "columns": columns, "blocks": blocks}
 
 
-def _unrolls(axes: TileAxes) -> tuple[int, ...]:
-    return tuple(u for u in UNROLLS if u * axes.lanes <= max(axes.lanes, axes.vector.size))
+def _unrolls(stage: Stage, axes: TileAxes) -> tuple[int, ...]:
+    choices = sorted({*UNROLLS, _period(stage, axes)})
+    return tuple(u for u in choices if u * axes.lanes <= max(axes.lanes, axes.vector.size))
+
+
+def _period(stage: Stage, axes: TileAxes) -> int:
+    """Vectors after which quotients and remainders of the vector axis repeat: each of them has lanes of its own kind.
+
+    Unrolled so often, what a lane reads is known when code is generated; else it takes a division of each lane.
+    """
+    count = 1
+    if axes.lanes > 1:
+        for divisor in _divisors(stage, axes.vector.name):
+            found = lcm(count, divisor // gcd(divisor, axes.lanes))
+            count = found if found <= UNROLLS[-1] else count
+    return count
+
+
+def _divisors(stage: Stage, name: str) -> Iterator[int]:
+    """By which a stage divides what moves with an axis."""
+    for e in (e for result in stage.results for e in walk(result.body)):
+        read = e.indices if isinstance(e, Load) else ()
+        tested = [bound.index for bound in e.bounds] if isinstance(e, Guard) else []
+        for index in (*read, *tested):
+            for atom, _ in index.terms:
+                if not isinstance(atom, FloorDiv | Mod) or name not in atom.value.names():
+                    continue
+                if isinstance(atom.divisor, int):
+                    yield atom.divisor
 
 
 def _widths(axes: TileAxes) -> tuple[int, ...]:
