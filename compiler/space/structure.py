@@ -6,6 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from math import prod
 
+from compiler.graph.ir import product_factors
 from compiler.scalar import Guard, Load, Lookup, loads, walk
 from compiler.schedule.packing import is_of_names
 from compiler.symbol import Axis
@@ -16,6 +17,8 @@ MOST_APART = 4
 """Elements between lanes that are stored one by one, at most."""
 STORED_ALONE = 2
 """Products of a vector in the time of taking a lane out of one and storing it."""
+LONG_SUM = 32
+"""Terms of a sum without products that make up for it: each is an addition."""
 LEAST_ROWS = 8
 """Along an axis that is not the innermost: with fewer, tiles are not as high as they could be."""
 
@@ -102,8 +105,10 @@ def tile_axes(
 
 def _makes_up_for_stores(anchor: Stage, lanes: int, more: int) -> bool:
     """Whether sums take less time with more lanes, of which each is stored alone."""
-    products = prod(a.size for a in anchor.reduce_axes)
-    return products * (more - lanes) >= STORED_ALONE * more * lanes
+    terms = prod(a.size for a in anchor.reduce_axes)
+    if product_factors(anchor.body) is None and terms < LONG_SUM:
+        return False
+    return terms * (more - lanes) >= STORED_ALONE * more * lanes
 
 
 def _is_read_near(workload: Workload, anchor: Stage, name: str) -> bool:

@@ -11,7 +11,7 @@ from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
 from compiler.pipeline import build_nest
-from compiler.scalar import Load, apply
+from compiler.scalar import Bound, Const, Guard, Load, apply
 from compiler.space.default_tile import default_values
 from compiler.space.register_tile import RegisterTile
 from compiler.space.rules import build_space
@@ -27,6 +27,7 @@ from tests.compiler.workloads import (
     convolution,
     enlarging,
     lstm_cell,
+    mapped,
     matmul,
     operand,
     padded_convolution,
@@ -164,9 +165,37 @@ def test_the_default_is_legal_however_long_the_innermost_sum_is(channels: int) -
 
 def test_lanes_that_are_stored_apart_where_long_sums_would_leave_most_empty() -> None:
     target = PRESETS["x86-64-v4"]
-    long, short = enlarging(19, 33, 3), enlarging(19, 8, 3)
+    long, short = enlarging(19, 8, 3), enlarging(19, 4, 3)
     assert tile_axes(long, long.stages[1], target, long.stages[0]).vector.name == "s3"
     assert tile_axes(short, short.stages[1], target, short.stages[0]).vector.name == "s4"
+
+
+def test_lanes_of_short_sums_without_products_are_stored_together() -> None:
+    """Windows along rows of two elements: additions of what is read once make up for nothing."""
+    total = windowed_sum(9)
+    assert tile_axes(total, total.stages[1], V3, total.stages[0]).vector.name == "s1"
+    total = windowed_sum(40)
+    assert tile_axes(total, total.stages[1], V3, total.stages[0]).vector.name == "s0"
+
+
+def windowed_sum(taps: int) -> Workload:
+    read = Load("x0", (Index.of("s0") + "r0", Index.of("s1")))
+    return anchored((256, 2), (taps,), "sum", read, (operand("x0", 256 + taps, 2),))
+
+
+@pytest.mark.parametrize(("divisor", "unroll"), [(2, 1), (3, 3), (6, 3), (5, 5), (11, 1)])
+def test_maps_with_quotients_are_unrolled_until_lanes_are_alike(divisor: int, unroll: int) -> None:
+    """So that each lane's quotient is known when code is made: of eleven there are too many kinds."""
+    place = Index.of("s1")
+    read = Load("x0", (Index.of("s0"), place // divisor))
+    body = Guard((Bound(place % divisor, 0, 1),), read, Const(0.0))
+    workload = mapped(body, (6, 166), (operand("x0", 6, 166),))
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    space = build_space(workload, V3, 1)
+    assert space.values(space.default)["unroll"] == unroll
+    native = build_space(workload, native_target(), 1)
+    assert relative_error(run_native(workload, native.schedule(native.default), operands), expected) == 0
 
 
 def test_lanes_are_not_stored_apart_where_they_would_be_gathered() -> None:
