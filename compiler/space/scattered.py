@@ -19,6 +19,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Algorithm, Bind, Reorder, Split, Step
 from compiler.space.share import share
 from compiler.space.space import Knob, SearchSpace, Value, number
+from compiler.space.structure import flat_coefficients, lanes_for
 from compiler.space.vector_map import map_steps
 from compiler.symbol import Axis
 from compiler.target import LINE_BYTES, Target
@@ -123,11 +124,7 @@ class _Loops:
 def _loops(fill: Stage, update: Stage, workload: Workload, target: Target) -> _Loops:
     """The axes in the order of the target in memory, those in front of the first place outside."""
     own = {a.name for a in update.axes}
-    strides = workload.buffers[fill.target].strides
-    far = {
-        a.name: sum(i.coefficient(a.name) * s for i, s in zip(fill.target_indices, strides, strict=True))
-        for a in fill.axes
-    }
+    far = flat_coefficients(fill, workload.buffers[fill.target].strides)
     first = max(step for name, step in far.items() if name not in own)
     axes = sorted((a for a in fill.axes if a.name in own), key=lambda a: far[a.name], reverse=True)
     outer = tuple(a for a in axes if far[a.name] > first)
@@ -135,7 +132,5 @@ def _loops(fill: Stage, update: Stage, workload: Workload, target: Target) -> _L
     names = frozenset[str]().union(*lookup_names(update.body).values())
     lanes = 1
     if inner and far[inner[-1].name] == 1 and inner[-1].name not in names:
-        widest = target.lanes(update.dtype.size_bytes)
-        while lanes < min(widest, inner[-1].size):
-            lanes *= 2
+        lanes = lanes_for(inner[-1].size, target.lanes(update.dtype.size_bytes))
     return _Loops(update, outer, inner, lanes)

@@ -79,14 +79,14 @@ def tile_axes(
         that rows share something along, inside all others.
     """
     output = workload.buffers[stage.target]
-    flat = _flat_coefficients(stage, output.strides)
+    flat = flat_coefficients(stage, output.strides)
     vector = next((a for a in reversed(stage.axes) if flat[a.name] == 1), stage.axes[-1])
     # Sums are as wide as the reduction computes them, whatever is stored in the end.
     widest = target.lanes(max(output.dtype.size_bytes, anchor.dtype.size_bytes if anchor is not None else 0))
     if (
         anchor is not None
         and 2 * vector.size <= widest
-        and _makes_up_for_stores(anchor, _lanes(vector.size, widest), widest)
+        and _makes_up_for_stores(anchor, lanes_for(vector.size, widest), widest)
     ):
         near = (a for a in reversed(stage.axes) if 1 <= flat[a.name] <= MOST_APART and a.size >= widest)
         vector = next((a for a in near if _is_read_near(workload, anchor, a.name)), vector)
@@ -97,7 +97,7 @@ def tile_axes(
         vector=vector,
         row=row,
         others=tuple(a for a in rest if a is not row),
-        lanes=_lanes(vector.size, widest) if 1 <= flat[vector.name] <= MOST_APART else 1,
+        lanes=lanes_for(vector.size, widest) if 1 <= flat[vector.name] <= MOST_APART else 1,
         around=len(rest) - 1 if named is None else rest.index(named),
         beside=None if named is None or named is rest[-1] else rest[-1],
     )
@@ -154,7 +154,7 @@ def crossing_axis(workload: Workload, stage: Stage, axes: TileAxes) -> str | Non
 
 def outermost_axis(workload: Workload, store: Stage) -> str:
     """The axis along which stored elements lie furthest apart."""
-    flat = _flat_coefficients(store, workload.buffers[store.target].strides)
+    flat = flat_coefficients(store, workload.buffers[store.target].strides)
     return max((a.name for a in store.axes if a.size > 1), key=lambda name: flat[name], default="")
 
 
@@ -164,7 +164,7 @@ def shared_axis(workload: Workload, store: Stage, constants: Set[str]) -> str:
     The outermost one. Where the innermost is far longer than all others together, as of channels of few places, that
     one: constants that go along it are the most that is read. `constants`: the axes along which there are some.
     """
-    flat = _flat_coefficients(store, workload.buffers[store.target].strides)
+    flat = flat_coefficients(store, workload.buffers[store.target].strides)
     axes = sorted((a for a in store.axes if a.size > 1), key=lambda a: flat[a.name], reverse=True)
     if not axes:
         return ""
@@ -226,14 +226,15 @@ def packable(workload: Workload, stage: Stage) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _flat_coefficients(stage: Stage, strides: tuple[int, ...]) -> dict[str, int]:
+def flat_coefficients(stage: Stage, strides: tuple[int, ...]) -> dict[str, int]:
+    """How many elements apart what a stage stores is along each of its axes. `strides`: of its target."""
     return {
         a.name: sum(i.coefficient(a.name) * s for i, s in zip(stage.target_indices, strides, strict=True))
         for a in stage.axes
     }
 
 
-def _lanes(size: int, widest: int) -> int:
+def lanes_for(size: int, widest: int) -> int:
     """The widest vector, or the smallest power of two that holds the whole axis."""
     lanes = 1
     while lanes < min(size, widest):
