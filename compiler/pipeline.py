@@ -12,6 +12,7 @@ compile_program   compiler.runtime      the Image loaded into this process: a Mo
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ from compiler.codegen.nest import PhaseModule, emit_nest
 from compiler.codegen.team import check_team
 from compiler.codegen.texts import nest_assembly, nest_ir
 from compiler.collection import no_collection
-from compiler.errors import CompileError, ModelError, UnsupportedOperator
+from compiler.errors import CompileError, ModelError, ScheduleError, UnsupportedOperator
 from compiler.graph.ir import Graph
 from compiler.graph.pipeline import optimise
 from compiler.loop.accumulate import accumulate
@@ -77,6 +78,8 @@ from compiler.workload.specialise import nominal
 from compiler.workload.verify import verify_program
 from compiler.workload.windows import cut_windows
 from compiler.workload.within_tables import within_tables
+
+_LOG = logging.getLogger("luthier")
 
 if TYPE_CHECKING:
     import onnx
@@ -281,24 +284,48 @@ def _compiled(
     pool: ConstantPool | None,
 ) -> Image:
     chosen = choose_schedules(program, target, threads, source)
-    lookups = tuple(choice.lookup for choice in chosen.values())
     # LLVM works without the interpreter's lock: it makes the code of one kernel while Python writes the next one's IR,
     # and the last ones' while constants are packed.
     llvm = ThreadPoolExecutor(1, thread_name_prefix="luthier-llvm")
     try:
-        drafts, codes = {}, {}
+        drafts, codes, lookups = {}, {}, []
         for digest, choice in chosen.items():
-            drafts[digest], modules = _draft(choice.workload, choice.found.schedule, target)
+            drafts[digest], modules, lookup = _chosen_draft(choice, target, threads, source)
+            lookups.append(lookup)
             for module in modules:
                 if module.symbol not in codes:
                     codes[module.symbol] = llvm.submit(kernel_object, module.ir, target)
         kernels = [drafts[s.workload.digest] for s in program.subgraphs]
-        image = link(program, kernels, target, threads, lookups, consume=consume, pool=pool)
+        image = link(program, kernels, target, threads, tuple(lookups), consume=consume, pool=pool)
         objects = {symbol: code.result() for symbol, code in codes.items()}
         built = {name: _with_code(kernel, objects) for name, kernel in image.kernels.items()}
     finally:
         llvm.shutdown(cancel_futures=True)
     return replace(image, kernels=built)
+
+
+def _chosen_draft(
+    choice: Choice, target: Target, threads: int, source: ScheduleSource
+) -> tuple[Kernel, tuple[PhaseModule, ...], TaskLookup]:
+    """The `_draft` of a Choice. Where a record's Steps do not apply, a warning, and that of the analytic default.
+
+    Records outlive the code that made them, and logs are imported: one of no use is a miss, not the end of a model.
+    """
+    workload, lookup = choice.workload, choice.lookup
+    try:
+        return *_draft(workload, choice.found.schedule, target), lookup
+    except ScheduleError as error:
+        if lookup.lookup != "exact":
+            raise
+        _LOG.warning(
+            "the tuning log's schedule of %s (task %s) does not apply to it, so it gets the untuned one; run luthier "
+            "tune to find it another: %s",
+            lookup.name,
+            workload.digest[:12],
+            error,
+        )
+    default = default_schedule(workload, target, threads, source.error_budget)
+    return *_draft(workload, default, target), replace(lookup, lookup="default", expected_loss=None)
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from compiler.pipeline import Importing, compile_image, load_graph, lower, lower
 from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image
 from compiler.runtime.module import Module
+from compiler.schedule.legal import is_legal
 from compiler.symbol import Symbol
 from compiler.target import Target, get_target, usable_cores
 from compiler.workload.generalise import Values
@@ -25,6 +25,7 @@ from compiler.workload.index_operands import input_index_extents
 from compiler.workload.ir import Workload
 from compiler.workload.leeway import rounds_to_short_floats
 from compiler.workload.program import Program
+from luthier.arguments import checked_integer, checked_number, checked_shapes
 from luthier.cache import Cache, Task, has_external_data, image_key, model_key, open_cache
 from luthier.lookups import Lookups
 from luthier.rounding import rounding_error
@@ -112,30 +113,12 @@ def make_options(
     return BuildOptions(
         found,
         checked_integer("threads", threads, 1, MAX_THREADS),
-        {} if several else _checked_shapes(shapes or {}),
+        {} if several else checked_shapes(shapes or {}),
         None if error_budget is None else checked_number("error_budget", error_budget, below=1.0),
         database,
         predict,
-        tuple(map(_checked_shapes, shapes)) if several and shapes is not None else (),
+        tuple(map(checked_shapes, shapes)) if several and shapes is not None else (),
     )
-
-
-def checked_integer(name: str, value: object, low: int, high: int = 2**63 - 1) -> int:
-    """An integer within limits; raises InputError."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        msg = f"{name} is {value!r}; give an integer from {low} to {high}"
-        raise InputError(msg)
-    return value
-
-
-def checked_number(name: str, value: object, below: float = math.inf) -> float:
-    """A finite number above 0; raises InputError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < below:
-        msg = f"{name} is {value!r}; give a number above 0" + (
-            "" if below == math.inf else f" and below {below:g}"
-        )
-        raise InputError(msg)
-    return float(value)
 
 
 def read_program(
@@ -372,29 +355,23 @@ def open_lookups(options: BuildOptions) -> Iterator[Lookups]:
 
 
 def _with_records(tasks: Sequence[Task], options: BuildOptions) -> BuildOptions:
-    """With care where only so all Tasks have records; raises NotTuned where they have none."""
+    """With care where only so all Tasks have records that apply to them; raises NotTuned where they have none."""
     workloads = [workload for _, workload in tasks]
     missing: list[str] = []
     for tried in (options, replace(options, careful=True)):
         with open_lookups(tried) as source:
             answers = source.recorded(workloads, options.target, options.threads)
-        absent = [name for (name, _), found in zip(tasks, answers, strict=True) if found is None]
+        absent = [
+            name
+            for (name, workload), found in zip(tasks, answers, strict=True)
+            if found is None or not is_legal(workload, found.schedule)
+        ]
         if not absent:
             return tried
         missing = missing or absent
     more = ", …" if len(missing) > _NAMED_MISSES else ""
     msg = (
-        f"{len(missing)} of {len(tasks)} tasks have no record for {options.target.name} with {options.threads} "
+        f"{len(missing)} of {len(tasks)} tasks have no record of use for {options.target.name} with {options.threads} "
         f"threads ({', '.join(missing[:_NAMED_MISSES])}{more}); run luthier tune with the same options first"
     )
     raise NotTuned(msg)
-
-
-def _checked_shapes(shapes: object) -> dict[str, tuple[int, ...]]:
-    if not isinstance(shapes, Mapping):
-        msg = f"shapes is {shapes!r}; give a mapping such as {{'x': (1, 128)}}"
-        raise InputError(msg)
-    return {
-        str(name): tuple(checked_integer(f"shapes[{name!r}]", size, 1) for size in shape)
-        for name, shape in shapes.items()
-    }

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.frontend.embed import model_bytes
-from luthier.build import BuildOptions, checked_integer, checked_number, open_log
+from luthier.arguments import checked_integer, checked_number
+from luthier.build import BuildOptions, open_log
 from luthier.report.report import TuningReport
 from service.tuning import TuneRequest, tune_model
 from tuner.outcome import Event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.schedule.legal import is_legal
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
 from tuner.candidate import Candidate
@@ -54,13 +55,16 @@ def load_run(
     """A TaskRun that knows the log's trials.
 
     Right after the default it proposes the record; without one, what is the best of near Tasks; then where the rules
-    would begin, and the best trials of older code generation.
+    would begin, and the best trials of older code generation. A record whose Steps do not apply is none.
     """
     default = Candidate(space.schedule(space.default), space.default)
     current = [trial for trial in trials if trial.codegen_epoch == CODEGEN_EPOCH]
     stale = [trial for trial in trials if trial.codegen_epoch != CODEGEN_EPOCH]
     best = {t.schedule.digest for t in _fastest(current, _RECOVERED)}
     first = [default]
+    outlived = None
+    if record is not None and not is_legal(task.workload, record.schedule):
+        outlived, record = record.schedule.digest, None
     if record is not None:
         first.append(Candidate(record.schedule, recover_assignment(space, record.schedule)))
     else:
@@ -77,7 +81,7 @@ def load_run(
         for t in current
     ]
     strategy = make_strategy(options.strategy, space, scorer, seed, first)
-    return TaskRun(task, default, record, strategy, known)
+    return TaskRun(task, default, record, strategy, known, outlived)
 
 
 def _fastest(trials: Sequence[Trial], count: int) -> list[Trial]:

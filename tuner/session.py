@@ -299,6 +299,8 @@ class TuningSession:
     def _keep(self, run: TaskRun, winner: Timed, untuned_s: float | None, provenance: dict[str, Any]) -> None:
         """Put a record; where the log keeps another one, that is the Task's from now on."""
         candidate, measured = winner
+        if run.outlived is not None:
+            provenance = {**provenance, "compared": [*provenance.get("compared", ()), run.outlived]}
         record = TuningRecord(
             key=run.task.key,
             schedule=candidate.schedule,

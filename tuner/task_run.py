@@ -23,6 +23,8 @@ class TaskRun:
     Attributes:
         record: what the log serves for it, of whatever epoch.
         known: trials of the log, oldest first.
+        outlived: digest of the log's Schedule where its Steps no longer apply, or never did: whatever its time, a new
+            record takes its place.
         trials, failed: new ones.
         improved: whether the newest batch held the fastest trial so far.
         settled: whether its final comparison was held.
@@ -37,6 +39,7 @@ class TaskRun:
         record: TuningRecord | None,
         strategy: SearchStrategy,
         known: Batch = (),
+        outlived: str | None = None,
     ) -> None:
         """Take over the trials of the log."""
         self.task = task
@@ -44,6 +47,7 @@ class TaskRun:
         self.record = record
         self.strategy = strategy
         self.known = tuple(known)
+        self.outlived = outlived
         self.trials = 0
         self.failed = 0
         self.improved = False

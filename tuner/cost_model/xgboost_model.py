@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import xgboost as xgb
@@ -78,18 +79,19 @@ class XGBoostModel:
             return None
         rows = self._rows(task, candidates)
         found = merit_of(rows, self._base) if self._booster is None else scores(self._booster, rows)
-        return np.where(np.isnan(rows).all(axis=1), -np.inf, found)
+        return np.where(_has_none(rows), -np.inf, found)
 
     def _tables(self, groups: Sequence[Group]) -> list[_Table]:
-        return [self._table(group) for group in groups if group.candidates]
+        tables = (self._table(group) for group in groups if group.candidates)
+        return [table for table in tables if len(table.relevance)]
 
     def _table(self, group: Group) -> _Table:
-        times = [r.median_s if isinstance(r, Measured) else None for r in group.results]
-        return _Table(
-            self._rows(group.task, group.candidates),
-            relative_throughput(times),
-            np.array([int(c.digest[:8], 16) % _HELD_OUT == 0 for c in group.candidates], dtype=np.bool_),
-        )
+        """What is known of a Task, but for trials of the log whose Steps no longer apply: they have no features."""
+        rows = self._rows(group.task, group.candidates)
+        known = ~_has_none(rows)
+        times = [r.median_s if isinstance(r, Measured) else None for r in compress(group.results, known)]
+        held_out = [int(c.digest[:8], 16) % _HELD_OUT == 0 for c in compress(group.candidates, known)]
+        return _Table(rows[known], relative_throughput(times), np.array(held_out, dtype=np.bool_))
 
     def _rows(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         """Features, from memory where they have been asked for before; shape (n_candidates, n_features)."""
@@ -105,6 +107,11 @@ class XGBoostModel:
         while len(self._memo) > _MEMO_ROWS:
             self._memo.popitem(last=False)
         return rows
+
+
+def _has_none(rows: Array) -> NDArray[np.bool_]:
+    """Which rows are of candidates whose features cannot be computed."""
+    return np.asarray(np.isnan(rows).all(axis=1))
 
 
 def _report(tables: Sequence[_Table], rehearsal: xgb.Booster | None) -> FitReport:
