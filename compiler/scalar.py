@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import copysign
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, Union, assert_never
 
 from compiler.dtype import DType
@@ -161,21 +161,20 @@ def apply(op: str, *args: Expr) -> Apply:
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Direct sub-expressions, in order of evaluation."""
-    match expr:
-        case Const() | Load() | Pick():
-            return ()
-        case Apply(_, args):
-            return args
-        case Guard(_, inside, outside):
-            return (inside, outside)
-        case Cast(value, _):
-            return (value,)
-        case Lookup(_, value, inside):
-            return (value, inside)
-        case Dot(_, total, left, right, _):
-            return (total, left, right)
-        case _:
-            assert_never(expr)
+    return _CHILDREN[type(expr)](expr)
+
+
+# By type, for it takes a third of what a `match` does, and expressions are gone through a million times in a compile.
+_CHILDREN: Mapping[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Const: lambda _: (),
+    Load: lambda _: (),
+    Pick: lambda _: (),
+    Apply: attrgetter("args"),
+    Guard: attrgetter("inside", "outside"),
+    Cast: lambda cast: (cast.value,),
+    Lookup: attrgetter("value", "inside"),
+    Dot: attrgetter("sum", "left", "right"),
+}
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -184,12 +183,19 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while todo:
         found = todo.pop()
         yield found
-        todo += children(found)[::-1]
+        todo += _CHILDREN[type(found)](found)[::-1]
 
 
 def loads(expr: Expr) -> tuple[Load, ...]:
     """All loads, in order of appearance."""
-    return tuple(e for e in walk(expr) if isinstance(e, Load))
+    found, todo = [], [expr]
+    while todo:
+        e = todo.pop()
+        if type(e) is Load:
+            found.append(e)
+        else:
+            todo += _CHILDREN[type(e)](e)[::-1]
+    return tuple(found)
 
 
 def read_names(expr: Expr) -> set[str]:

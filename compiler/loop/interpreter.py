@@ -20,7 +20,7 @@ from compiler.dtype import DType
 from compiler.elementary import place
 from compiler.index import Atom, FloorDiv, Index, LookedUp, Times
 from compiler.instruction import INSTRUCTIONS
-from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store
+from compiler.loop.ir import Block, Extent, For, If, Let, LoopNest, Stmt, Store, walk_statements
 from compiler.scalar import Apply, Bound, Cast, Const, Dot, Expr, Guard, Load, Lookup, Pick
 from compiler.scalar_ops import OPS
 from compiler.symbol import size_at
@@ -52,10 +52,18 @@ def interpret(
         if memory[buffer.name].shape != shape:
             msg = f"buffer {buffer.name} has shape {memory[buffer.name].shape}, the nest needs {shape}"
             raise ValueError(msg)
-    writer = _Writer(memory)
+    stored = {stmt.buffer for stmt in walk_statements(nest.body) if isinstance(stmt, Store)}
+    writer = _Writer({n: array if n in stored else _computed(array) for n, array in memory.items()})
     run = writer.function(nest.body, env)
     with np.errstate(all="ignore"):
         run()
+
+
+def _computed(array: np.ndarray) -> np.ndarray:
+    """What is only read, in the type that it is computed with in: once instead of element by element."""
+    if array.dtype == DType.F24.numpy:
+        return np.asarray(lengthen(array))
+    return array.astype(DType.from_numpy(array.dtype).computed.numpy, copy=False)
 
 
 def _outside(array: np.ndarray, found: tuple[int, ...]) -> NoReturn:

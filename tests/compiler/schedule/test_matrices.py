@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
+from tests.compiler.drawn import drawn
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.integers import (
     bf16_matmul,
@@ -56,10 +58,8 @@ def plans(workload: Workload, instruction: str, threads: int, seed: int) -> Iter
     """Schedules with the instruction: the best without measuring, and random ones."""
     space = build_space(workload, WITH_MATRICES, threads)
     yield space.schedule(next(a for a in (space.default, *space.starts) if uses(space, a, instruction)))
-    rng = random.Random(seed)
-    drawn = (space.sample(rng) for _ in range(4000))
-    found = dict.fromkeys(a for a in drawn if uses(space, a, instruction))
-    yield from (space.schedule(a) for a in list(found)[:4])
+    others = drawn(space, random.Random(seed), instruction=instruction)
+    yield from (space.schedule(a) for a in islice(others, 4))
 
 
 def uses(space: SearchSpace, assignment: tuple[int, ...], instruction: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import ml_dtypes
 import numpy as np
@@ -29,6 +30,7 @@ from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Operand, Workload
+from tests.compiler.drawn import drawn
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import (
@@ -118,10 +120,8 @@ NEEDS = pytest.mark.skipif(not AVAILABLE, reason="this CPU lacks one of amx-tile
 def in_parts(space: SearchSpace, count: int) -> list[Schedule]:
     """The best of them without measuring, and random ones."""
     own = [a for a in (space.default, *space.starts) if space.values(a)["algorithm"] == "parts"]
-    rng = random.Random(count)
-    drawn = (space.sample(rng) for _ in range(6000))
-    more = dict.fromkeys(a for a in drawn if space.values(a)["algorithm"] == "parts")
-    return [space.schedule(a) for a in [*own, *more][:count]]
+    more = drawn(space, random.Random(count), algorithm="parts")
+    return [space.schedule(a) for a in islice(chain(own, more), count)]
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -22,6 +22,7 @@ from compiler.space.space import SearchSpace, Value
 from compiler.space.strassen_phases import StrassenPhases, can_cut
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
+from tests.compiler.drawn import drawn
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.workloads import (
     KINDS,
@@ -77,10 +78,9 @@ def rewritten(workload: Workload, operands: dict[str, np.ndarray]) -> np.ndarray
 
 def with_algorithm(space: SearchSpace, rng: random.Random | None = None) -> dict[str, Value]:
     """The usual values with the algorithm, or random ones."""
-    if rng is None:
-        usual = (space.values(a) for a in (space.default, *space.starts))
-    else:
-        usual = (space.values(space.sample(rng)) for _ in range(10_000))
+    if rng is not None:
+        return space.values(next(drawn(space, rng, algorithm="strassen")))
+    usual = (space.values(a) for a in (space.default, *space.starts))
     return next(values for values in usual if values["algorithm"] == "strassen")
 
 

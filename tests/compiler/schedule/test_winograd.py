@@ -27,6 +27,7 @@ from compiler.space.rules import build_space
 from compiler.space.winograd_phases import winograd_tiles
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
+from tests.compiler.drawn import drawn
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.integers import full_range, integer_convolution
 from tests.compiler.workloads import (
@@ -267,8 +268,7 @@ def test_machine_code_agrees_with_the_reference(workload: Workload) -> None:
         assert len(algorithms) > 1
         rng = random.Random(workload.digest)
         for algorithm in algorithms[1:]:
-            samples = (space.sample(rng) for _ in range(10_000))
-            ours = (a for a in samples if space.values(a)["algorithm"] == algorithm)
+            ours = drawn(space, rng, algorithm=algorithm)
             chosen = next(a for a in ours if packs(workload, space.schedule(a)))
             got = run_native(workload, space.schedule(chosen), operands, threads)
             assert relative_error(got, expected) < 2e-5, space.values(chosen)
@@ -316,9 +316,7 @@ def test_whole_matrices_compute_a_multiple(m: int) -> None:
 
 def bytes_schedule(workload: Workload, algorithm: str, target: Target) -> Schedule:
     space = build_space(workload, target, 1)
-    rng = random.Random(0)
-    samples = (space.sample(rng) for _ in range(10_000))
-    return space.schedule(next(a for a in samples if space.values(a)["instruction"] == algorithm))
+    return space.schedule(next(drawn(space, random.Random(0), instruction=algorithm)))
 
 
 @pytest.mark.parametrize("algorithm", ["winograd2", "winograd3", "winograd4"])
