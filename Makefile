@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests that measure nothing, which may run beside each other.
-UNTIMED := tests/compiler tests/luthier tests/tuner tests/benchmarks/test_search_lab.py
+# Tests in which something is measured, which need the machine for themselves; all others run beside each other.
+TIMED := $(addprefix tests/,workers \
+	$(addprefix benchmarks/test_,comparisons.py in_network.py kernel_run.py models.py trials.py) \
+	$(addprefix e2e/test_,demo.py kill_and_resume.py serve_and_submit.py tune_then_compile.py) \
+	$(addprefix service/test_,jobs.py published.py tuning.py))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench-models bench-kernels bench-search golden up down clean
@@ -28,8 +31,8 @@ test: $(STAMP) ## Run the tests (ARGS='-k name' passes options to pytest)
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 2 $(UNTIMED)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(UNTIMED)) # they measure: one after the other
+	$(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(TIMED))
+	$(BIN)/python -m pytest $(TIMED)
 endif
 
 check: $(STAMP) ## Lint, check the format, the types and the imports

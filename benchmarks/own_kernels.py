@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compiler.choice import choose_schedules
 from compiler.codegen.kernel import Kernel, Param, phase_objects
 from compiler.codegen.program import phase_calls, program_object
-from compiler.pipeline import build_kernel, choose_schedules
+from compiler.pipeline import build_kernel
 from compiler.runtime.loader import Execution, LoadedProgram, team_object
 from compiler.schedule.source import ScheduleSource
 from compiler.target import Target

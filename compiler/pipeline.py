@@ -5,7 +5,7 @@ lower             compiler.graph        named passes; then layouts, partition in
 lower_any_size    compiler.workload     the same for several sizes, generalised: a Program over symbols
 build_kernel      compiler.schedule     replay the Schedule, lower to a LoopNest, simplify, turn, peel, pair, promote
                   compiler.codegen      LLVM IR, object code
-compile_image     compiler.space        look every Workload up; a miss gets the analytic default
+compile_image     compiler.choice       look every Workload up; a miss gets the analytic default
                   compiler.runtime      memory plan, packed constants, program and team: an Image
 compile_program   compiler.runtime      the Image loaded into this process: a Module
 """
@@ -13,14 +13,14 @@ compile_program   compiler.runtime      the Image loaded into this process: a Mo
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import debug
+from compiler.choice import Choice, choose_schedules, default_schedule
 from compiler.codegen.kernel import Kernel, Param, Phase
 from compiler.codegen.llvm import kernel_object
 from compiler.codegen.nest import PhaseModule, emit_nest
@@ -54,12 +54,10 @@ from compiler.runtime.constant_pool import ConstantPool
 from compiler.runtime.image import Image, TaskLookup
 from compiler.runtime.link import link
 from compiler.runtime.module import Module
-from compiler.schedule.legal import is_legal
 from compiler.schedule.lower import lower as lower_state
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.source import TASK_ERROR_BUDGET, Found, ScheduleSource
-from compiler.space.rules import build_space
+from compiler.schedule.source import ScheduleSource
 from compiler.symbol import Symbol
 from compiler.target import Target
 from compiler.workload.generalise import Values, sample_values
@@ -74,7 +72,6 @@ from compiler.workload.ir import Workload
 from compiler.workload.partition import partition
 from compiler.workload.program import Program
 from compiler.workload.reshapes import share_reshaped
-from compiler.workload.specialise import nominal
 from compiler.workload.verify import verify_program
 from compiler.workload.windows import cut_windows
 from compiler.workload.within_tables import within_tables
@@ -331,57 +328,6 @@ def _chosen_draft(
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:
     """The Image loaded into this process; raises TargetError where this machine cannot run it."""
     return Module(compile_image(program, target, threads, source))
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The Schedule of one Workload of a Program, and where it came from."""
-
-    workload: Workload
-    found: Found
-    lookup: TaskLookup
-
-
-def choose_schedules(
-    program: Program, target: Target, threads: int, source: ScheduleSource
-) -> dict[str, Choice]:
-    """A Choice per distinct Workload, by digest, in order of first use. A miss gets the analytic default."""
-    weights = Counter(s.workload.digest for s in program.subgraphs)
-    first = {s.workload.digest: s for s in reversed(program.subgraphs)}
-    digests = list(weights)
-    answers = look_up([first[d].workload for d in digests], target, threads, source)
-    chosen = {}
-    for digest, answer in zip(digests, answers, strict=True):
-        workload, name = first[digest].workload, first[digest].name
-        found = (
-            answer
-            if answer is not None
-            else Found(default_schedule(workload, target, threads, source.error_budget), "default")
-        )
-        lookup = TaskLookup(digest, name, weights[digest], found.lookup, found.expected_loss)
-        chosen[digest] = Choice(workload, found, lookup)
-    return chosen
-
-
-def look_up(
-    workloads: list[Workload], target: Target, threads: int, source: ScheduleSource
-) -> list[Found | None]:
-    """The source's answer for each Workload. Where one with symbols has none, that of its nominal sizes, if legal."""
-    answers = list(source.lookup(workloads, target, threads))
-    missed = [i for i, w in enumerate(workloads) if w.symbols and answers[i] is None]
-    samples = [nominal(workloads[i]) for i in missed]
-    for place, found in zip(missed, source.lookup(samples, target, threads) if samples else (), strict=True):
-        if found is not None and is_legal(workloads[place], found.schedule):
-            answers[place] = Found(found.schedule, "near")
-    return answers
-
-
-def default_schedule(
-    workload: Workload, target: Target, threads: int, error_budget: float = TASK_ERROR_BUDGET
-) -> Schedule:
-    """What the analytic rules pick without measuring."""
-    space = build_space(workload, target, threads, error_budget)
-    return space.schedule(space.default)
 
 
 def kernel_name(workload: Workload, schedule: Schedule) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from compiler.choice import default_schedule
 from compiler.codegen.kernel import Param
 from compiler.errors import LuthierError
 from compiler.evaluate import reference_outputs
@@ -28,7 +29,7 @@ from compiler.graph.ir import Graph
 from compiler.graph.pipeline import GRAPH_PASSES
 from compiler.loop.interpreter import interpret
 from compiler.loop.ir import Buffer
-from compiler.pipeline import build_kernel, build_nest, default_schedule, load_graph, lower
+from compiler.pipeline import build_kernel, build_nest, load_graph, lower
 from compiler.runtime.image import TensorSpec
 from compiler.runtime.loader import LoadedKernel
 from compiler.schedule.schedule import Schedule

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.pipeline import Choice
+from compiler.choice import Choice
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Step, step_json
 from compiler.space.rules import build_space

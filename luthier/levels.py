@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from compiler.choice import Choice, choose_schedules
 from compiler.codegen.texts import nest_assembly, nest_ir
 from compiler.errors import InputError
 from compiler.loop.printer import print_nest
-from compiler.pipeline import Choice, build_nest, choose_schedules
+from compiler.pipeline import build_nest
 from compiler.workload.program import Program
 from luthier.build import BuildOptions, open_lookups
 

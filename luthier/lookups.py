@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from compiler.pipeline import look_up
+from compiler.choice import look_up
 from compiler.schedule.source import Found, ScheduleSource
 from compiler.space.rules import build_space
 from compiler.target import Target

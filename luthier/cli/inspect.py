@@ -16,7 +16,7 @@ from luthier.cli.why import explanation_text
 from luthier.shapes import parse_shapes
 
 if TYPE_CHECKING:
-    from compiler.pipeline import Choice
+    from compiler.choice import Choice
     from luthier.build import BuildOptions
     from luthier.explain import Explanation
 

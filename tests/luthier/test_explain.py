@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.pipeline import Choice, choose_schedules, load_graph, lower
+from compiler.choice import Choice, choose_schedules
+from compiler.pipeline import load_graph, lower
 from compiler.space.rules import build_space
 from examples.networks import filled
 from luthier.build import BuildOptions, make_options, open_log

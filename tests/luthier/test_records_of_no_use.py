@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from compiler.choice import choose_schedules
 from compiler.errors import NotTuned
-from compiler.pipeline import choose_schedules, load_graph, lower
+from compiler.pipeline import load_graph, lower
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import NoSource
 from compiler.schedule.steps import Split

@@ -22,7 +22,8 @@ from tuner.measure import FailureKind, Measured, MeasureFailed, MeasureResult
 from tuner.task import Task
 
 TARGET = PRESETS["x86-64-v4"]
-KNOBS = ("i", "j", "k", "l")
+LOOPS = {"i": ("anchor", "i"), "j": ("anchor", "j"), "k": ("anchor", "r"), "l": ("epilogue", "i")}
+KNOBS = tuple(LOOPS)
 FACTORS = tuple(range(1, 21))
 NAMES = (*KNOBS, *(f"{a}{b}" for a, b in itertools.pairwise(KNOBS)))
 
@@ -61,7 +62,7 @@ def space(count: int = len(FACTORS)) -> SearchSpace:
         knobs=tuple(Knob(name, FACTORS[:count]) for name in KNOBS),
         default=(0, 0, 0, 0),
         legal=lambda values: math.prod(int(values[name]) for name in KNOBS) <= 40_000,
-        build=lambda values: Schedule(tuple(Split("s", name, int(values[name])) for name in KNOBS)),
+        build=lambda values: Schedule(tuple(Split(*LOOPS[name], int(values[name])) for name in KNOBS)),
     )
 
 

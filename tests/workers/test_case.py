@@ -5,7 +5,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from compiler.pipeline import build_kernel, default_schedule
+from compiler.choice import default_schedule
+from compiler.pipeline import build_kernel
 from compiler.runtime.loader import LoadedKernel
 from compiler.target import native_target
 from tests.compiler.integers import SAFE, integer_matmul

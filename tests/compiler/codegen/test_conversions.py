@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.codegen.llvm import emit_assembly
 from compiler.codegen.texts import nest_ir
 from compiler.dtype import TENSOR_TYPES, DType
 from compiler.evaluate import reference_outputs
-from compiler.pipeline import build_nest, default_schedule
+from compiler.pipeline import build_nest
 from compiler.scalar import Cast, Const, Load, apply
 from compiler.symbol import axis
 from compiler.target import PRESETS, native_target

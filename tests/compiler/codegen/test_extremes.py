@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.codegen.texts import nest_assembly
-from compiler.pipeline import build_nest, default_schedule
+from compiler.pipeline import build_nest
 from compiler.scalar import Load, apply
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload

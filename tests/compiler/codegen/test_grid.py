@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.codegen.grid_entry import launch
 from compiler.codegen.texts import nest_ir
 from compiler.errors import CompileError
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import LoopKind, LoopNest
-from compiler.pipeline import build_kernel, build_nest, default_schedule
+from compiler.pipeline import build_kernel, build_nest
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Bind, ComputeAt, Reorder, Split, Step
 from compiler.space.rules import build_space

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.codegen.texts import nest_assembly
 from compiler.dtype import DType
 from compiler.frontend.powers import power
-from compiler.pipeline import build_nest, default_schedule
+from compiler.pipeline import build_nest
 from compiler.scalar import Const, Expr, Load, apply
 from compiler.scalar_ops import OPS
 from compiler.target import PRESETS, Target, native_target

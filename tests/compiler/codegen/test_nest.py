@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.codegen import llvm as llvm_module
 from compiler.codegen import nest as nest_module
 from compiler.codegen.kernel import kernels_from_json, kernels_json, object_count
@@ -16,7 +17,7 @@ from compiler.errors import CompileError, TargetError
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
 from compiler.loop.ir import LoopKind
-from compiler.pipeline import build_kernel, build_nest, default_schedule
+from compiler.pipeline import build_kernel, build_nest
 from compiler.recent import Recent
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply
 from compiler.schedule.schedule import Schedule

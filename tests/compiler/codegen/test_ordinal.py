@@ -11,9 +11,9 @@ import pytest
 from onnx import helper
 
 import luthier
+from compiler.choice import default_schedule
 from compiler.dtype import DType
 from compiler.elementary import ordinal
-from compiler.pipeline import default_schedule
 from compiler.scalar import Load, apply
 from compiler.target import native_target
 from compiler.workload.ir import Workload

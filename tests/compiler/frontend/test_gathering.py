@@ -10,10 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from compiler.choice import default_schedule
 from compiler.errors import ModelError
 from compiler.frontend import import_model
 from compiler.graph.ir import ComputeKind
-from compiler.pipeline import default_schedule, load_graph, lower
+from compiler.pipeline import load_graph, lower
 from compiler.target import native_target
 from compiler.workload.index_operands import index_extents
 from luthier.backend import prepare

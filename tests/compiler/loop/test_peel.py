@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.choice import default_schedule
 from compiler.codegen.nest import emit_nest
 from compiler.loop.count import LOOP_LIMIT
-from compiler.pipeline import build_nest, compile_program, default_schedule, load_graph, lower
+from compiler.pipeline import build_nest, compile_program, load_graph, lower
 from compiler.schedule.source import NoSource
 from compiler.target import get_target, native_target
 from tests.compiler.frontend.models import model

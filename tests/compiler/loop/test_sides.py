@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.choice import default_schedule
 from compiler.loop.ir import Store, walk_statements
-from compiler.pipeline import build_nest, compile_program, default_schedule, load_graph, lower
+from compiler.pipeline import build_nest, compile_program, load_graph, lower
 from compiler.scalar import walk
 from compiler.schedule.source import NoSource
 from compiler.target import get_target, native_target

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from compiler.choice import default_schedule
 from compiler.evaluate import reference_outputs
 from compiler.frontend import import_model
 from compiler.index import Index
 from compiler.loop.ir import Extent, For, If, LoopKind, LoopNest, Stmt, Store, walk_statements
 from compiler.loop.simplify import simplify
 from compiler.loop.skip import skip
-from compiler.pipeline import build_kernel, default_schedule
+from compiler.pipeline import build_kernel
 from compiler.pipeline import lower as lower_graph
 from compiler.scalar import Bound, Const, Expr, Guard, Load, apply, walk
 from compiler.schedule.lower import lower

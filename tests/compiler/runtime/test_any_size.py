@@ -12,16 +12,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.choice import choose_schedules, default_schedule
 from compiler.errors import CompileError, InputError, ModelError, NotStatic
 from compiler.graph.evaluate import evaluate_graph
-from compiler.pipeline import (
-    choose_schedules,
-    compile_program,
-    default_schedule,
-    load_graph,
-    lower,
-    lower_any_size,
-)
+from compiler.pipeline import compile_program, load_graph, lower, lower_any_size
 from compiler.runtime.module import Module, load_module
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET, Found, NoSource

@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from compiler.pipeline import build_kernel, compile_program, default_schedule, load_graph, lower
+from compiler.choice import default_schedule
+from compiler.pipeline import build_kernel, compile_program, load_graph, lower
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
-from compiler.pipeline import default_schedule
 from compiler.scalar import Load, apply
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Algorithm

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from compiler.choice import default_schedule
 from compiler.codegen.texts import nest_ir
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.index import FloorDiv, Index, Mod
-from compiler.pipeline import build_nest, default_schedule
+from compiler.pipeline import build_nest
 from compiler.scalar import Load
 from compiler.target import PRESETS, native_target
 from compiler.workload.canonical import canonicalise
