@@ -195,6 +195,7 @@ def test_papers_say_what_the_samples_came_from() -> None:
     assert ("winograd", (2,)) not in lab.seen([Pool("net", task, (*rows, wrong))]).errors
 
 
+@pytest.mark.slow
 def test_a_group_that_tells_all_is_missed() -> None:
     """Times that follow from one column of the group."""
     rng, tells = np.random.default_rng(0), NAMES.index("nest_loops")

@@ -77,7 +77,7 @@ def test_untuned(network: Network, threads: int) -> None:
     module.close()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_under_random_schedules(network: Network, threads: int) -> None:
     module = compile_program(network.program, native_target(), threads, RandomSource(threads))
     for _ in range(2):

@@ -105,7 +105,7 @@ def test_suppression_takes_what_a_greedy_search_takes(most: int) -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.2, 0.97, 0.9984, 2.0, 0.0])
-@pytest.mark.parametrize("most", [3, 100])
+@pytest.mark.parametrize("most", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_suppression_of_many_boxes_of_which_few_are_liked(most: int, threshold: float) -> None:
     """Few, one and none of 300, which are sorted out before; what is no number is not liked, and ends nothing."""
     rng = np.random.default_rng(6)

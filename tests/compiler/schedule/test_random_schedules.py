@@ -91,7 +91,7 @@ def test_a_hundred_distinct_schedules_agree_with_the_reference(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-@pytest.mark.parametrize("target", ["x86-64-v3", "aarch64-neoverse-n1"])
+@pytest.mark.parametrize("target", [pytest.param("x86-64-v3", marks=pytest.mark.slow), "aarch64-neoverse-n1"])
 def test_the_interpreter_agrees_on_other_vector_widths(kind: str, target: str) -> None:
     workload = workload_of(kind)
     operands = random_operands(workload)

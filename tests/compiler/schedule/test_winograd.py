@@ -259,19 +259,19 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
         grouped_apart(8, 4, 16, 16, images=2),
     ],
 )
-def test_machine_code_agrees_with_the_reference(workload: Workload) -> None:
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_machine_code_agrees_with_the_reference(workload: Workload, threads: int) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
-    for threads in (1, 2):
-        space = build_space(workload, native_target(), threads)
-        algorithms = next(k.choices for k in space.knobs if k.name == "algorithm")
-        assert len(algorithms) > 1
-        rng = random.Random(workload.digest)
-        for algorithm in algorithms[1:]:
-            ours = drawn(space, rng, algorithm=algorithm)
-            chosen = next(a for a in ours if packs(workload, space.schedule(a)))
-            got = run_native(workload, space.schedule(chosen), operands, threads)
-            assert relative_error(got, expected) < 2e-5, space.values(chosen)
+    space = build_space(workload, native_target(), threads)
+    algorithms = next(k.choices for k in space.knobs if k.name == "algorithm")
+    assert len(algorithms) > 1
+    rng = random.Random(workload.digest)
+    for algorithm in algorithms[1:]:
+        ours = drawn(space, rng, algorithm=algorithm)
+        chosen = next(a for a in ours if packs(workload, space.schedule(a)))
+        got = run_native(workload, space.schedule(chosen), operands, threads)
+        assert relative_error(got, expected) < 2e-5, space.values(chosen)
 
 
 def packs(workload: Workload, schedule: Schedule) -> bool:
