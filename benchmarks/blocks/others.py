@@ -162,6 +162,24 @@ def spectrogram(length: int, window: int, step: int) -> onnx.ModelProto:
     return n.model(n.op("ReduceSum", n.op("Mul", frames, frames), n.integers(3), keepdims=0))
 
 
+def experts(rows: int, width: int, hidden: int, count: int, most: int) -> onnx.ModelProto:
+    """A feed-forward network of which each row chooses a few of many."""
+    n = Network({"x": (rows, width)})
+    shares, chosen = n.ops("TopK", 2, n.op("Softmax", n.linear("x", width, count)), n.integers(most), axis=-1)
+    first, second = (
+        n.op("Gather", n.weights(count, *shape, inner=shape[0]), chosen)
+        for shape in ((width, hidden), (hidden, width))
+    )
+    y = n.op(
+        "Einsum",
+        n.gelu(n.op("Einsum", "x", first, equation="nd,nkdf->nkf")),
+        second,
+        equation="nkf,nkfd->nkd",
+    )
+    y = n.op("Mul", y, n.op("Unsqueeze", shares, n.integers(-1)))
+    return n.model(n.op("ReduceSum", y, n.integers(1), keepdims=0))
+
+
 def reduced(shape: tuple[int, ...], axis: int, kind: str = "ReduceMean") -> onnx.ModelProto:
     """Over one axis."""
     n = Network({"x": shape})
@@ -188,6 +206,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[object, ...]]] = {
     product: (("nn", 256, 512, 384), ("nt", 256, 512, 384), ("tn", 256, 512, 384)),
     frequencies: ((128, 384), (512, 768)),
     spectrogram: ((48000, 400, 160), (44100, 1024, 256)),
+    experts: ((16, 256, 512, 8, 2), (1, 512, 1024, 16, 2)),
     reduced: (((1024, 64), 0), ((8, 128, 256), 1)),
 }  # fmt: skip
 """What each is made with."""

@@ -55,9 +55,12 @@ def row_axes(workload: Workload) -> RowAxes | None:
 def summed_axis(stage: Stage, workload: Workload) -> Axis | None:
     """The axis along which what a reduction reads is contiguous: in memory, where maps make it of what lies there."""
     axes = (*stage.axes, *stage.reduce_axes)
+    taken = _taken(stage)
     for load in _reads(stage, workload):
         operand = workload.buffers[load.buffer]
-        steps = _steps(load, operand.strides) if operand.elements >= _taken(stage) else {}
+        # Rows that are looked up may be few, and taken often.
+        looked_up = any(index.looked_up() for index in load.indices)
+        steps = _steps(load, operand.strides) if looked_up or operand.elements >= taken else {}
         found = [a for a in axes if a.size > 1 and steps.get(a.name) == 1]
         if found:
             return found[0]
