@@ -659,7 +659,7 @@ def test_a_schedule_that_is_not_found_is_said_as_such(monkeypatch: pytest.Monkey
         raise CompileError(msg)
 
     program = lower_any_size(mlp())
-    monkeypatch.setattr("compiler.pipeline.default_schedule", none)
+    monkeypatch.setattr("compiler.choice.default_schedule", none)
     with pytest.raises(NotStatic, match="once for all sizes of 'batch'"):
         compile_program(program, native_target(), 1, NoSource())
     with pytest.raises(CompileError, match="no schedule"):
