@@ -177,8 +177,10 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     if of_line <= 1:
         pairs = points <= MOST_TAPS and tile.panels > 1 and tile.axes.beside.size >= 2 * HIGHEST
         return _fastest(tile, points, pairs=pairs), "inside"
-    vectors = min(of_line, tile.panels, tile.target.vector_registers // (2 * HIGHEST))
-    tall, long = (min(HIGHEST, tile.axes.row.size), 1, vectors), (1, HIGHEST, vectors)
+    registers = tile.target.vector_registers
+    vectors = max(1, min(of_line, tile.panels, registers // tile.copies // (2 * HIGHEST)))
+    most = max((r for r in range(1, HIGHEST + 1) if tile.registers(r, vectors) <= registers), default=1)
+    tall, long = (min(most, tile.axes.row.size), 1, vectors), (1, most, vectors)
     if points <= MOST_TAPS and _stays(tile, tall):
         return tall, "inside"
     if taps > MANY_TAPS and tile.axes.beside.size >= 2 * HIGHEST:
@@ -200,7 +202,7 @@ def _fastest(tile: RegisterTile, points: int, *, pairs: bool = False) -> Sizes:
     assert row is not None
     assert beside is not None
     waits = has_long_chain(tile.store) and registers < CHAIN * MOST_SUMS
-    most = LEAST_SUMS if waits or registers < 2 * MOST_SUMS else MOST_SUMS
+    most = max(1, (LEAST_SUMS if waits or registers < 2 * MOST_SUMS else MOST_SUMS) // tile.copies)
     highest, broadest = HIGHEST, beside.size
     if tile.target.vector_bytes >= LINE_BYTES:
         highest = highest_down(tile, HIGHEST, stored=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
@@ -185,6 +186,25 @@ def depthwise(
 
     product = apply("mul", data, weights)
     return anchored((size, size, channels), (kernel, kernel), "sum", product, operands, finish)
+
+
+def depthwise_gated(size: int, channels: int, parts: int = 2, kernel: int = 3) -> Workload:
+    """The channels in so many parts, multiplied by each other: an element of the output is of several sums."""
+    data = Load("x0", (Index.of("s0") + "r0", Index.of("s1") + "r1", Index.of("s2") * channels + "s3"))
+    weights = Load("c0", (Index.of("s2") * channels + "s3", *at(0, "r0", "r1")))
+    constant = operand("c0", parts * channels, 1, kernel, kernel, constant=True)
+    operands = (operand("x0", size + kernel - 1, size + kernel - 1, parts * channels), constant)
+    body = apply("mul", data, weights)
+    made = anchored((size, size, parts, channels), (kernel, kernel), "sum", body, operands)
+    anchor, epilogue = made.stages
+    sums = [Load(anchor.target, at("s0", "s1", part, "s3")) for part in range(parts)]
+    gated = replace(
+        epilogue,
+        axes=tuple(a for a in epilogue.axes if a.name != "s2"),
+        body=reduce(lambda a, b: apply("mul", a, b), sums),
+        target_indices=at("s0", "s1", "s3"),
+    )
+    return replace(made, outputs=(operand("y0", size, size, channels),), stages=(anchor, gated))
 
 
 def matmul(m: int, n: int, k: int, *, constant: bool = True) -> Workload:

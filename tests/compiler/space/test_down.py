@@ -13,7 +13,14 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_native
-from tests.compiler.workloads import convolution, depthwise, grouped, random_operands, windows
+from tests.compiler.workloads import (
+    convolution,
+    depthwise,
+    depthwise_gated,
+    grouped,
+    random_operands,
+    windows,
+)
 
 V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
 V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
@@ -128,6 +135,29 @@ def test_every_tile_gives_the_same(workload: Workload, threads: int) -> None:
         assert relative_error(got, expected) < 1e-5, str(space.values(assignment))
         if workload.stages[0].reducer == "max":
             np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("target", [V3, V4, SHORT, NEON])
+@pytest.mark.parametrize("parts", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("size", "channels", "kernel"), [(128, 32, 3), (28, 100, 3), (56, 64, 5), (14, 24, 7)]
+)
+def test_tiles_of_several_sums_per_element_fit(
+    size: int, channels: int, kernel: int, parts: int, target: Target
+) -> None:
+    space = build_space(depthwise_gated(size, channels, parts, kernel), target, 1)
+    assert space.is_legal(space.default)
+
+
+def test_sums_of_several_parts() -> None:
+    workload = depthwise_gated(20, 32)
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    for target in (TINY, native_target()):
+        space = build_space(workload, target, 1)
+        for assignment in (space.default, *space.starts):
+            got = run_native(workload, space.schedule(assignment), operands)
+            assert relative_error(got, expected) < 1e-5
 
 
 def test_channels_of_a_group_are_no_taps_of_its_windows() -> None:
