@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from compiler.errors import ScheduleError
 from compiler.runtime.image import TaskLookup
 from compiler.schedule.legal import is_legal
+from compiler.schedule.lower import lower
+from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET, Found, ScheduleSource
 from compiler.space.rules import build_space
@@ -14,6 +18,8 @@ from compiler.target import Target
 from compiler.workload.ir import Workload
 from compiler.workload.program import Program
 from compiler.workload.specialise import nominal
+
+_LOG = logging.getLogger("luthier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,35 @@ def choose_schedules(
         lookup = TaskLookup(digest, name, weights[digest], found.lookup, found.expected_loss)
         chosen[digest] = Choice(workload, found, lookup)
     return chosen
+
+
+def without_record(
+    choice: Choice, target: Target, threads: int, error_budget: float, error: ScheduleError
+) -> Choice:
+    """The analytic default in place of a record whose Steps do not apply, and a warning that says so.
+
+    Records outlive the code that made them, and logs are imported: one of no use is a miss, not the end of a model.
+    """
+    _LOG.warning(
+        "the tuning log's schedule of %s (task %s) does not apply to it, so it gets the untuned one; run luthier tune "
+        "to find it another: %s",
+        choice.lookup.name,
+        choice.workload.digest[:12],
+        error,
+    )
+    found = Found(default_schedule(choice.workload, target, threads, error_budget), "default")
+    return Choice(choice.workload, found, replace(choice.lookup, lookup="default", expected_loss=None))
+
+
+def with_usable(choice: Choice, target: Target, threads: int, error_budget: float) -> Choice:
+    """The Choice, or `without_record` where that does not apply: found without compiling."""
+    try:
+        lower(replay(choice.workload, choice.found.schedule), "check")
+    except ScheduleError as error:
+        if choice.lookup.lookup != "exact":
+            raise
+        return without_record(choice, target, threads, error_budget, error)
+    return choice
 
 
 def look_up(

@@ -12,7 +12,6 @@ compile_program   compiler.runtime      the Image loaded into this process: a Mo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import debug
-from compiler.choice import Choice, choose_schedules, default_schedule
+from compiler.choice import Choice, choose_schedules, without_record
 from compiler.codegen.kernel import Kernel, Param, Phase
 from compiler.codegen.llvm import kernel_object
 from compiler.codegen.nest import PhaseModule, emit_nest
@@ -75,8 +74,6 @@ from compiler.workload.reshapes import share_reshaped
 from compiler.workload.verify import verify_program
 from compiler.workload.windows import cut_windows
 from compiler.workload.within_tables import within_tables
-
-_LOG = logging.getLogger("luthier")
 
 if TYPE_CHECKING:
     import onnx
@@ -304,25 +301,15 @@ def _compiled(
 def _chosen_draft(
     choice: Choice, target: Target, threads: int, source: ScheduleSource
 ) -> tuple[Kernel, tuple[PhaseModule, ...], TaskLookup]:
-    """The `_draft` of a Choice. Where a record's Steps do not apply, a warning, and that of the analytic default.
-
-    Records outlive the code that made them, and logs are imported: one of no use is a miss, not the end of a model.
-    """
+    """The `_draft` of a Choice, and where its Schedule comes from: `without_record` where a record's does not apply."""
     workload, lookup = choice.workload, choice.lookup
     try:
         return *_draft(workload, choice.found.schedule, target), lookup
     except ScheduleError as error:
         if lookup.lookup != "exact":
             raise
-        _LOG.warning(
-            "the tuning log's schedule of %s (task %s) does not apply to it, so it gets the untuned one; run luthier "
-            "tune to find it another: %s",
-            lookup.name,
-            workload.digest[:12],
-            error,
-        )
-    default = default_schedule(workload, target, threads, source.error_budget)
-    return *_draft(workload, default, target), replace(lookup, lookup="default", expected_loss=None)
+        other = without_record(choice, target, threads, source.error_budget, error)
+    return *_draft(workload, other.found.schedule, target), other.lookup
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:

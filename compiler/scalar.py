@@ -164,7 +164,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     return _CHILDREN[type(expr)](expr)
 
 
-# By type, for it takes a third of what a `match` does, and expressions are gone through a million times in a compile.
+# By type, without a `match`: expressions are gone through millions of times in a compile.
 _CHILDREN: Mapping[type, Callable[[Any], tuple[Expr, ...]]] = {
     Const: lambda _: (),
     Load: lambda _: (),
@@ -188,14 +188,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def loads(expr: Expr) -> tuple[Load, ...]:
     """All loads, in order of appearance."""
-    found, todo = [], [expr]
-    while todo:
-        e = todo.pop()
-        if type(e) is Load:
-            found.append(e)
-        else:
-            todo += _CHILDREN[type(e)](e)[::-1]
-    return tuple(found)
+    return tuple([e for e in walk(expr) if type(e) is Load])
 
 
 def read_names(expr: Expr) -> set[str]:

@@ -371,7 +371,7 @@ def _with_records(tasks: Sequence[Task], options: BuildOptions) -> BuildOptions:
         missing = missing or absent
     more = ", …" if len(missing) > _NAMED_MISSES else ""
     msg = (
-        f"{len(missing)} of {len(tasks)} tasks have no record of use for {options.target.name} with {options.threads} "
+        f"{len(missing)} of {len(tasks)} tasks have no usable record for {options.target.name} with {options.threads} "
         f"threads ({', '.join(missing[:_NAMED_MISSES])}{more}); run luthier tune with the same options first"
     )
     raise NotTuned(msg)

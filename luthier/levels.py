@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from compiler.choice import Choice, choose_schedules
+from compiler.choice import Choice, choose_schedules, with_usable
 from compiler.codegen.texts import nest_assembly, nest_ir
 from compiler.errors import InputError
 from compiler.loop.printer import print_nest
@@ -17,7 +17,10 @@ from luthier.build import BuildOptions, open_lookups
 def inspect_tasks(program: Program, options: BuildOptions) -> list[Choice]:
     """The distinct Tasks with the Schedule that compiling would use now; raises DatabaseError."""
     with open_lookups(options) as source:
-        return list(choose_schedules(program, options.target, options.threads, source).values())
+        chosen = choose_schedules(program, options.target, options.threads, source).values()
+        return [
+            with_usable(choice, options.target, options.threads, source.error_budget) for choice in chosen
+        ]
 
 
 def select(choices: Sequence[Choice], prefix: str) -> Choice:

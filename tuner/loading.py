@@ -58,7 +58,7 @@ def load_run(
     would begin, and the best trials of older code generation. A record whose Steps do not apply is none.
     """
     default = Candidate(space.schedule(space.default), space.default)
-    current = [trial for trial in trials if trial.codegen_epoch == CODEGEN_EPOCH]
+    current = _that_apply(task, [trial for trial in trials if trial.codegen_epoch == CODEGEN_EPOCH])
     stale = [trial for trial in trials if trial.codegen_epoch != CODEGEN_EPOCH]
     best = {t.schedule.digest for t in _fastest(current, _RECOVERED)}
     first = [default]
@@ -82,6 +82,19 @@ def load_run(
     ]
     strategy = make_strategy(options.strategy, space, scorer, seed, first)
     return TaskRun(task, default, record, strategy, known, outlived)
+
+
+def _that_apply(task: Task, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials but for the fastest whose Steps do not apply: they would keep what can be built out of the finals."""
+    outlived, found = set[str](), 0
+    for trial in _fastest(trials, len(trials)):
+        if is_legal(task.workload, trial.schedule):
+            found += 1
+            if found == _RECOVERED:
+                break
+        else:
+            outlived.add(trial.schedule.digest)
+    return [trial for trial in trials if trial.schedule.digest not in outlived]
 
 
 def _fastest(trials: Sequence[Trial], count: int) -> list[Trial]:

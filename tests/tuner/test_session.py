@@ -9,6 +9,7 @@ import pytest
 
 from compiler.errors import InputError, MeasureError
 from compiler.schedule.schedule import Schedule
+from compiler.schedule.steps import Split
 from tests.tuner import toy
 from tests.tuner.models import SMALL
 from tuner.cost_model.xgboost_model import XGBoostModel
@@ -389,6 +390,19 @@ def test_records_of_older_code_are_measured_again_and_never_served_as_they_are()
     assert record.codegen_epoch == CODEGEN_EPOCH
     assert record.measured.median_s == pytest.approx(best.median_s)
     assert [t.schedule for t in log.trials(task.key)][1:3] == [toy.default(), old]
+
+
+def test_trials_that_no_longer_apply_keep_no_other_from_the_record() -> None:
+    log, task = MemoryLog(), TASKS[0]
+    best = session(log, tasks=[task], trials=30).run().tasks[0].schedule
+    gone = Schedule((Split("anchor", "no such loop", 4),))
+    log.append_trials([Trial(task.key, gone, toy.measured(1e-9), "d", 0)])
+    log.put_records([TuningRecord(task.key, gone, toy.measured(1e-9), "d", 0)])
+    result = session(log, tasks=[task], trials=8).run()
+    assert best != toy.default()
+    assert result.tasks[0].schedule is not None
+    assert toy.seconds(task, result.tasks[0].schedule) <= toy.seconds(task, best)
+    assert log.records([task.key])[task.key].schedule == result.tasks[0].schedule
 
 
 def test_a_recorded_log_replays_to_the_same_end() -> None:
