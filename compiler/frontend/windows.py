@@ -33,9 +33,14 @@ class Window:
         return output * self.stride + tap * self.dilation - self.before
 
     @property
+    def taps(self) -> int:
+        """Taps of which any position is inside the input or in front of it: a window may be larger than all of it."""
+        return min(self.kernel, (self.size - 1 + self.before) // self.dilation + 1)
+
+    @property
     def pads(self) -> bool:
-        """Whether any position is outside of the input."""
-        last = (self.outputs - 1) * self.stride + (self.kernel - 1) * self.dilation - self.before
+        """Whether any position of the taps is outside of the input."""
+        last = (self.outputs - 1) * self.stride + (self.taps - 1) * self.dilation - self.before
         return self.before > 0 or last >= self.size
 
     def taps_inside(self, *, padding_counts: bool) -> npt.NDArray[np.int64]:
@@ -90,12 +95,12 @@ def _window(call: OperatorCall, mode: str, extents: tuple[int, int, int, int, in
         before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
         return Window(size, kernel, stride, dilation, before, after, outputs)
     room = size + before + after - reach
-    if room < 0:
-        call.reject(f"has a window of {reach} over {size + before + after} elements")
     outputs = room // stride + 1
     if call.integer("ceil_mode") and room % stride and outputs * stride < size + before:
         # A window that would start in the padding behind the input is left out.
         outputs += 1
+    if outputs < 1:
+        call.reject(f"has a window of {reach} over {size + before + after} elements")
     return Window(size, kernel, stride, dilation, before, after, outputs)
 
 

@@ -43,10 +43,10 @@ def _places(call: OperatorCall, slides: tuple[Window, ...], largest: str) -> Com
     axes = output_axes(call.builder.shapes[largest])
     batch, channel, *spots = at(axes)
     inner = ReduceAxes()
-    taps = [inner.index(slide.kernel) for slide in slides]
+    taps = [inner.index(slide.taps) for slide in slides]
     flat: Expr = Const(0, DType.I64)
     for d, slide in enumerate(slides):
-        reach = np.arange(slide.outputs)[:, None] * slide.stride + np.arange(slide.kernel) * slide.dilation
+        reach = np.arange(slide.outputs)[:, None] * slide.stride + np.arange(slide.taps) * slide.dilation
         place = call.intermediate_constant(reach - slide.before, f"place{d}")
         flat = apply("mul", flat, Const(slide.size, DType.I64))
         flat = apply("add", flat, Load(place, (spots[d], taps[d])))
@@ -154,9 +154,9 @@ def _windows(call: OperatorCall, *, floats: bool = True) -> tuple[Window, ...]:
 def _pooled_in_turns(call: OperatorCall, slides: tuple[Window, ...], reducer: str, outside: Const) -> Compute:
     """One dimension after the other where large windows overlap: neighbours share what the first ones make."""
     value = call.value(0)
-    if _TURNS * _in_turns(slides) > math.prod(s.kernel for s in slides):
+    if _TURNS * _in_turns(slides) > math.prod(s.taps for s in slides):
         return _pooled(call, slides, reducer, outside)
-    moved = [d for d, slide in enumerate(slides) if slide.kernel > 1]
+    moved = [d for d, slide in enumerate(slides) if slide.taps > 1]
     still = [Window(s.size, 1, 1, 1, 0, 0, s.size) for s in slides]
     for d in moved[:-1]:
         turn = tuple(slides[d] if other == d else still[other] for other in range(len(slides)))
@@ -170,7 +170,7 @@ def _in_turns(slides: tuple[Window, ...]) -> float:
     """Elements that each output takes in turns, those of the turns before included."""
     total, later = 0.0, 1.0
     for slide in reversed(slides):
-        total += slide.kernel * later
+        total += slide.taps * later
         later *= slide.size / slide.outputs
     return total
 
@@ -182,7 +182,7 @@ def _pooled(
     value = value or call.value(0)
     axes = output_axes((*call.shape(0)[:2], *(s.outputs for s in slides)))
     inner = ReduceAxes()
-    taps = [inner.index(s.kernel) for s in slides]
+    taps = [inner.index(s.taps) for s in slides]
     batch, channel, *places = at(axes)
     moves = list(zip(slides, places, taps, strict=True))
     element = windowed_load(value, (batch, channel), moves, outside)
@@ -191,7 +191,7 @@ def _pooled(
 
 def _counts(call: OperatorCall, slides: tuple[Window, ...]) -> list[npt.NDArray[np.int64]]:
     """For each dimension the elements that count under the window, per output, or one number for all of them."""
-    if not any(slide.pads for slide in slides):
+    if not any(slide.pads or slide.taps < slide.kernel for slide in slides):
         return [np.full(1, slide.kernel, np.int64) for slide in slides]
     if math.prod(slide.outputs for slide in slides) > _MOST_COUNTS:
         call.unsupported(f"padding of an image of more than {_MOST_COUNTS} elements")

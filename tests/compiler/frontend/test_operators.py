@@ -75,6 +75,9 @@ POOLS = [
     case("AveragePool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     case("AveragePool", IMAGE, kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 0, 0, 1]),
     case("AveragePool", IMAGE, kernel_shape=[3, 3], auto_pad="SAME_LOWER"),
+    # Windows that are larger than the image.
+    case("AveragePool", IMAGE, kernel_shape=[9, 3], strides=[9, 1], pads=[1, 1, 1, 1], ceil_mode=1),
+    case("MaxPool", IMAGE, kernel_shape=[96, 3], strides=[96, 2], ceil_mode=1),
     # Large windows: one dimension after the other.
     case("MaxPool", (1, 2, 12, 11), kernel_shape=[9, 9], pads=[4, 4, 4, 4]),
     case("MaxPool", (1, 2, 30, 19), kernel_shape=[8, 9], strides=[2, 1], dilations=[1, 2], pads=[3, 4, 0, 7]),
@@ -200,6 +203,15 @@ def test_a_constant_around_nothing() -> None:
     nodes[1].attribute.append(helper.make_attribute("mode", "edge"))
     with pytest.raises(ModelError, match="cuts everything off"):
         import_model(model(nodes, {"x": [3, 1]}, constants))
+
+
+def test_one_window_that_is_larger_than_the_image_averages_all_of_it() -> None:
+    """As EfficientNet is exported; the reference implementation divides nothing by nothing."""
+    x = weights(2, 4, 7, 6)
+    node = helper.make_node(
+        "AveragePool", ["x"], ["y"], kernel_shape=[960] * 2, strides=[960] * 2, ceil_mode=1
+    )
+    np.testing.assert_allclose(run_one(node, x, {}), x.mean((2, 3), keepdims=True), rtol=1e-5)
 
 
 def test_negative_padding_crops() -> None:
