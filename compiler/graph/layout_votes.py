@@ -7,7 +7,8 @@ Where output channels are too few to fill vectors, places fill them: such a cont
 the model has it, but not strongly. A window of one place prefers channels, not strongly either where places fill
 vectors too: with lanes along them it reads and writes channels as they are. What looks places up finds each element by
 itself along them, and whole vectors along what it reads at its own place: in `y[n, c, p] = x[n, c, v[p], w[p]]` that
-is c.
+is c. A product of two values that are computed reads elements far from each other where its lanes are matrices that lie
+beside each other: in `y[l, s, h] = sum a[l, h, n] * b[s, h, n]` s should be innermost.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any], *, fixed_size: 
     fixed = _names([load for load in read if load.buffer in constants])
     moving = [load for load in read if load.buffer not in constants]
     channel = _channel(compute, fixed, _names(moving))
+    if len(moving) == len(factors) == 2:
+        yield from _product_votes(node, moving[0], moving[1])
     if len(moving) != 1 or channel is None:
         return
     dim = _input_channel(moving[0], compute, compute.axes[channel].name, fixed)
@@ -119,6 +122,17 @@ def _contraction_votes(node: Node, constants: Mapping[str, Any], *, fixed_size: 
     yield Vote(node.output, channel, strong)
     if dim is not None:
         yield Vote(moving[0].buffer, dim, strong)
+
+
+def _product_votes(node: Node, one: Load, other: Load) -> Iterator[Vote]:
+    """For an output whose innermost dimension both factors have, and not both of them innermost."""
+    long = [(dim, a) for dim, a in enumerate(node.compute.axes) if a.extent.constant != 1]
+    if not long or all(long[-1][1].name in load.indices[-1].names() for load in (one, other)):
+        return
+    apart = _names([one]) ^ _names([other])
+    own = [dim for dim, a in long if a.name in apart and a.size >= FEW_LANES]
+    if own and long[-1][1].name not in apart:
+        yield Vote(node.output, own[-1], strong=True)
 
 
 def _place(compute: Compute, channel: int, load: Load) -> int | None:

@@ -21,22 +21,30 @@ def panel_bytes(stage: Stage, axes: TileAxes, vectors: int) -> int:
 
 
 def crowds(workload: Workload, stage: Stage, axes: TileAxes, vectors: int, target: Target) -> bool:
-    """Whether a panel of so many vectors drives places of some operand out of the first cache too soon.
+    """Whether a panel of so many vectors drives places of some operand out of the first cache too soon."""
+    return crowding(workload, stage, axes, vectors, target) > 1
+
+
+def crowding(workload: Workload, stage: Stage, axes: TileAxes, vectors: int, target: Target) -> float:
+    """Lines of an operand that a panel of so many vectors reads, as a share of those that their sets hold; the most.
 
     These are the places that the stage reads while `axes.others` stand still.
     """
     run_bytes = panel_bytes(stage, axes, vectors)
     fixed = {axes.vector.name, *(a.name for a in axes.others)}
-    return any(
-        _crowds(workload, stage, load, fixed, run_bytes, target)
-        for load in loads(stage.body)
-        if any(axes.vector.name in index.names() for index in load.indices)
+    return max(
+        (
+            _share(workload, stage, load, fixed, run_bytes, target)
+            for load in loads(stage.body)
+            if any(axes.vector.name in index.names() for index in load.indices)
+        ),
+        default=0.0,
     )
 
 
-def _crowds(
+def _share(
     workload: Workload, stage: Stage, load: Load, fixed: Set[str], run_bytes: int, target: Target
-) -> bool:
+) -> float:
     buffer = workload.buffers[load.buffer]
     sizes = {name: size for name, size in stage.ranges.items() if name not in fixed}
     places, steps = 1, list[int]()
@@ -52,4 +60,4 @@ def _crowds(
     lines = -(-run_bytes // LINE_BYTES)
     apart, ways = gcd(*steps, PAGE_BYTES), target.l1_bytes // PAGE_BYTES
     sets = min(PAGE_BYTES // LINE_BYTES, PAGE_BYTES // apart * lines)
-    return places * lines > sets * ways
+    return places * lines / (sets * ways)

@@ -14,7 +14,7 @@ from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET
 from compiler.schedule.steps import Step
 from compiler.space.both_part_phases import BothPartPhases, both_part_phases
-from compiler.space.crowding import crowds
+from compiler.space.crowding import crowding
 from compiler.space.default_tile import default_values, output_cycles, reads_apart
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.down_tile import down_axis, shares_beside
@@ -53,9 +53,11 @@ FILLED = 0.85
 """Share of the lanes along the columns above which lanes along the sum have little to gain."""
 TRIED = 1.25
 """Cycles, as a share of the direct form's, above which lanes along the sum are no choice of the search."""
-PANEL_ROWS, MANY_ROWS = 8, 96
-"""Rows that make a copy worth its while: each element of it is read once per row. The second where lanes are neighbours
-already, and a copy only brings lines nearer."""
+PANEL_ROWS, CROWDED_ROWS, MANY_ROWS = 8, 64, 96
+"""Rows that make a copy worth its while: each element of it is read once per row. The second where it only keeps lines
+from driving each other out, beside another factor that moves too, the third where it only brings lines nearer."""
+CROWDED = 4
+"""Times as many lines as their sets hold, from where on the second cache does not hide that they go."""
 
 _LESS_EXACT = WinogradPhases | StrassenPhases | PartPhases | BothPartPhases | ShortConstantPhases
 
@@ -140,10 +142,10 @@ class Reduction:
 def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Value]]) -> str:
     """The algorithm that is best without measuring, as far as structure tells.
 
-    Panels where lanes would otherwise be gathered, and enough rows read what is copied; beside a constant also where
-    lines of a tile drive each other out of the first cache, and for many rows where lines are far apart. Separated
-    where windows share enough. Inner where lanes along the sum are better filled. Apart where a tile that holds every
-    block has fewer rows than there are.
+    Panels where lanes would otherwise be gathered, and enough rows read what is copied; also where lines of a tile
+    drive each other out of the first cache, and for many rows where lines are far apart. Separated where windows share
+    enough. Inner where lanes along the sum are better filled. Apart where a tile that holds every block has fewer rows
+    than there are.
     """
     if kind == INSTRUCTION:
         return next(iter(plans))
@@ -153,7 +155,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
         return PANELS
     if PANELS in plans and rows >= MANY_ROWS and _reads_lines_apart(tile):
         return PANELS
-    if PANELS in plans and rows >= PANEL_ROWS and tile.packs and _is_crowded(tile, usual[DIRECT]):
+    if PANELS in plans and rows >= PANEL_ROWS and _is_crowded(tile, rows, number(usual[DIRECT], "vectors")):
         return PANELS
     shared = plans[SEPARATED].phases if SEPARATED in plans else None
     if isinstance(shared, SeparatedPhases):
@@ -295,9 +297,10 @@ def _reads_lines_apart(tile: RegisterTile) -> bool:
     return all(abs(step_along(tile.workload, load, summed)) * size >= LINE_BYTES for load in read)
 
 
-def _is_crowded(tile: RegisterTile, usual: dict[str, Value]) -> bool:
-    vectors = number(usual, "vectors")
-    return crowds(tile.workload, tile.anchor, tile.axes, vectors, tile.target)
+def _is_crowded(tile: RegisterTile, rows: int, vectors: int) -> bool:
+    """Whether lines of a panel drive each other out; beside another factor that moves too, by far and for many rows."""
+    found = crowding(tile.workload, tile.anchor, tile.axes, vectors, tile.target)
+    return found > 1 if tile.packs else found > CROWDED and rows >= CROWDED_ROWS
 
 
 def _inner_cycles(tile: InnerTile) -> float:

@@ -9,7 +9,7 @@ from compiler.graph.halo import zero_halos
 from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.layout import Layout
 from compiler.index import Index, LookedUp
-from compiler.scalar import Bound, Const, Guard, Lookup, apply
+from compiler.scalar import Bound, Const, Guard, Load, Lookup, apply
 from tests.compiler.workload.graphs import GraphBuilder, bottleneck, index, load
 
 NHWC = (0, 2, 3, 1)
@@ -205,6 +205,35 @@ def test_few_heads_that_are_mixed_leave_the_lanes_to_places(heads: int, order: t
     layouts = assign_layouts(b.graph(b.relu(mixed)))
     assert layouts[mixed].order == order
     assert layouts[scores].is_plain is (heads == 4)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "heads_last", "order"),
+    [
+        pytest.param((64, 48, 8), False, (0, 2, 1), id="heads between"),
+        pytest.param((64, 2, 8), False, (1, 2, 0), id="few of the nearest, many of the other"),
+        pytest.param((64, 48, 8), True, (0, 1, 2), id="heads beside each other in both factors"),
+        pytest.param((3, 2, 8), False, (0, 1, 2), id="nothing else that fills lanes"),
+    ],
+)
+def test_products_of_heads_that_lie_apart_are_stored_by_heads(
+    sizes: tuple[int, int, int], *, heads_last: bool, order: tuple[int, ...]
+) -> None:
+    b = GraphBuilder()
+    depth, (rows, columns, heads) = 32, sizes
+
+    def factor(name: str, size: int, axis: str) -> tuple[str, Load]:
+        shape, at = (size, heads, depth), (axis, "a2", "r0")
+        if heads_last:
+            shape, at = (size, depth, heads), (axis, "r0", "a2")
+        value = b.relu(b.input(name, *shape))
+        return value, load(value, *at)
+
+    (a, left), (_, right) = factor("x", rows, "a0"), factor("z", columns, "a1")
+    inner = b.shapes[a][1 if heads_last else 2]
+    scores = b.node((rows, columns, heads), apply("mul", left, right), (inner,), "sum")
+    total = b.node((rows,), load(b.relu(scores), "a0", "r0", "r1"), (columns, heads), "sum")
+    assert assign_layouts(b.graph(total))[scores].order == order
 
 
 def test_what_is_picked_from_a_value_does_not_lie_like_it() -> None:

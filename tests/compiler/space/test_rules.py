@@ -238,3 +238,18 @@ def test_lines_of_both_factors_that_are_far_apart_are_copied_for_many_rows(
     body = apply("mul", Load("x0", at(*x)), Load("x1", at("r0", "s1")))
     space = build_space(anchored((rows, 192), (256,), "sum", body, operands), V3, 1)
     assert space.values(space.default)["algorithm"] == chosen
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "chosen"),
+    [
+        pytest.param(8, 64, "panels", id="places a page apart"),
+        pytest.param(8, 16, "direct", id="few rows"),
+        pytest.param(1, 64, "direct", id="one after the other"),
+    ],
+)
+def test_lines_that_drive_each_other_out_are_copied_for_many_rows(heads: int, rows: int, chosen: str) -> None:
+    operands = (operand("x0", 128, heads, rows), operand("x1", 128, heads, 128))
+    body = apply("mul", Load("x0", at("r0", "s0", "s1")), Load("x1", at("r0", "s0", "s2")))
+    space = build_space(anchored((heads, rows, 128), (128,), "sum", body, operands), V3, 1)
+    assert space.values(space.default)["algorithm"] == chosen
