@@ -23,6 +23,7 @@ from compiler.graph.ir import Graph
 from compiler.pipeline import Importing, compile_program, lower, lower_for_all
 from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
+from compiler.seed import SEED
 from compiler.symbol import Symbol
 from compiler.target import native_target
 from compiler.workload.generalise import Values
@@ -52,7 +53,7 @@ class LuthierRep(BackendRep):
             UnsupportedOperator: a node that depends on values of the inputs has no lowering.
         """
         values = list(inputs) if isinstance(inputs, Sequence) else [inputs]
-        names = self._module.inputs
+        names = [name for name in self._module.inputs if name != SEED]
         if len(values) != len(names):
             msg = f"the model has {len(names)} inputs, {len(values)} were given; give one value each"
             raise InputError(msg)

@@ -42,6 +42,7 @@ from compiler.frontend.work import Works, read_by
 from compiler.graph.ir import Graph
 from compiler.pipeline import Importing
 from compiler.runtime.module import Module
+from compiler.seed import SEED, drawn_seed
 from compiler.symbol import Symbol
 from compiler.workload.generalise import DiffersError, Values, values_up_to
 from luthier.compiled import CompiledSegment
@@ -133,6 +134,8 @@ class DynamicModule:
             InputError: an input is missing or unknown, or not what the model declares.
             UnsupportedOperator: a node that is reached has no lowering.
         """
+        if SEED in self._model.inputs and SEED not in inputs:
+            inputs = {**inputs, SEED: drawn_seed()}
         for name in inputs.keys() ^ self._model.inputs.keys():
             what = "is missing" if name in self._model.inputs else "is unknown"
             msg = f"input {name!r} {what}; give one value for each of {', '.join(self.inputs)}"

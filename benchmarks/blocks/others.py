@@ -180,6 +180,16 @@ def experts(rows: int, width: int, hidden: int, count: int, most: int) -> onnx.M
     return n.model(n.op("ReduceSum", y, n.integers(1), keepdims=0))
 
 
+def chunked(count: int, heads: int, width: int, state: int) -> onnx.ModelProto:
+    """A chunk of Mamba-2: tokens of each head attend to those before them by what they decay to, and to one state."""
+    kept, moved = (count, heads, state), (count, heads, width)
+    n = Network({"x": moved, "read": kept, "written": kept, "decay": (heads, count, count)})
+    scores = n.op("Einsum", "read", "written", equation="lhn,shn->lsh")
+    inside = n.op("Einsum", n.op("Mul", scores, n.transpose("decay", 1, 2, 0)), "x", equation="lsh,shp->lhp")
+    before = n.op("Einsum", "written", "x", equation="shn,shp->hpn")
+    return n.model(n.op("Add", inside, n.op("Einsum", "read", before, equation="lhn,hpn->lhp")))
+
+
 def reduced(shape: tuple[int, ...], axis: int, kind: str = "ReduceMean") -> onnx.ModelProto:
     """Over one axis."""
     n = Network({"x": shape})
@@ -207,6 +217,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[object, ...]]] = {
     frequencies: ((128, 384), (512, 768)),
     spectrogram: ((48000, 400, 160), (44100, 1024, 256)),
     experts: ((16, 256, 512, 8, 2), (1, 512, 1024, 16, 2)),
+    chunked: ((256, 8, 64, 128),),
     reduced: (((1024, 64), 0), ((8, 128, 256), 1)),
 }  # fmt: skip
 """What each is made with."""

@@ -15,6 +15,7 @@ from compiler.frontend.input_shapes import input_shapes, input_types
 from compiler.frontend.limits import MAX_NODES, declared_size
 from compiler.frontend.lower import Lowered
 from compiler.frontend.read import Source, read_source
+from compiler.frontend.seeded import with_seed
 from compiler.frontend.tensors import TensorReader
 from compiler.frontend.work import work_of
 from compiler.graph.ir import Graph
@@ -45,7 +46,7 @@ def import_source(
 ) -> tuple[Graph, GraphBuilder]:
     """The Graph, and the builder that knows all values of the model; see `import_model`."""
     check_model(source.model)
-    proto = with_functions_inlined(source.model)
+    proto = prepared(source.model)
     builder = GraphBuilder(reserved=_names(proto.graph), open_values=open_values)
     tensors = TensorReader(source.folder, source.data)
     for tensor in proto.graph.initializer:
@@ -63,10 +64,10 @@ def import_source(
     return graph, builder
 
 
-def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without functions of its own; raises ModelError."""
+def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without functions of its own, and with a seed where it draws; raises ModelError."""
     if not model.functions:
-        return model
+        return with_seed(model)
     try:
         inlined: onnx.ModelProto = onnx.inliner.inline_local_functions(model)
     except Exception as error:  # the inliner documents no error types
@@ -75,7 +76,7 @@ def with_functions_inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     if len(inlined.graph.node) > MAX_NODES:
         msg = f"the functions of the model expand to more than {MAX_NODES} nodes; use a smaller model"
         raise ModelError(msg)
-    return inlined
+    return with_seed(inlined)
 
 
 def _names(graph: onnx.GraphProto) -> frozenset[str]:

@@ -28,7 +28,7 @@ from compiler.errors import UnsupportedModel
 from compiler.frontend.builder import NOTHING_OPEN, GraphBuilder, OpenValues
 from compiler.frontend.call import NeedsValue
 from compiler.frontend.check import check_model, opsets
-from compiler.frontend.importer import with_functions_inlined
+from compiler.frontend.importer import prepared
 from compiler.frontend.loops import LoopPlan, NeedsLoop
 from compiler.frontend.lower import Lowered
 from compiler.frontend.read import read_source
@@ -161,7 +161,7 @@ def checked_model(model: str | Path | bytes | onnx.ModelProto) -> CheckedModel:
     """Read and check a model; raises ModelError."""
     source = read_source(model)
     check_model(source.model)
-    proto = with_functions_inlined(source.model)
+    proto = prepared(source.model)
     initialisers = {tensor.name: tensor for tensor in proto.graph.initializer}
     return CheckedModel(
         source.name,

@@ -10,6 +10,7 @@ import numpy as np
 from compiler.errors import InputError
 from compiler.index import Index
 from compiler.runtime.image import TensorSpec
+from compiler.seed import SEED, drawn_seed
 from compiler.symbol import Symbol
 
 Array = np.ndarray[Any, Any]
@@ -64,6 +65,7 @@ class Arguments:
     def __init__(self, specs: tuple[TensorSpec, ...], what: Literal["input", "output"]) -> None:
         """`what` they are, for messages."""
         self._specs, self._what = specs, what
+        self._draws = any(spec.name == SEED for spec in specs)
         self._usual = [(spec.name, spec.shape, spec.dtype.numpy) for spec in specs]
 
     def check(self, arrays: Mapping[str, Array]) -> list[Array]:
@@ -85,6 +87,8 @@ class Arguments:
                 return ready
         if len(arrays) != len(self._specs) or any(spec.name not in arrays for spec in self._specs):
             _refuse_unknown(self._specs, arrays, self._what)
+        if self._draws and SEED not in arrays:
+            arrays = {**arrays, SEED: drawn_seed()}
         return [_checked_array(spec, arrays, self._what) for spec in self._specs]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.errors import InputError
 from compiler.runtime.module import Module
+from compiler.seed import SEED
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -111,7 +112,7 @@ def make_peer(name: str, model: Path, inputs: Arrays, threads: int) -> Engine:
     if name not in PEERS:
         msg = f"unknown engine {name!r}; use one of: {', '.join(sorted(PEERS))}"
         raise InputError(msg)
-    return PEERS[name](model, inputs, threads)
+    return PEERS[name](model, {n: array for n, array in inputs.items() if n != SEED}, threads)
 
 
 def _missing(name: str) -> InputError:

@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.errors import InputError
 from compiler.runtime.module import Module
+from compiler.seed import SEED
 from compiler.workload.evaluate import evaluate_program
 from luthier.bench.engines import Engine, LuthierEngine, make_peer
 from luthier.bench.reference import relative_error
@@ -37,7 +38,7 @@ def bench(path: Path, options: BuildOptions, against: Sequence[str], seconds: fl
         times = _timed(engines, seconds)
         # After the timing: what NumPy leaves behind (threads that spin, memory in pieces) would disturb it.
         reference = None if subject.program is None else evaluate_program(subject.program, inputs)
-        return _document(path, module, times, reference)
+        return _document(path, module, times, reference, draws=SEED in inputs)
 
 
 def _timed(engines: Sequence[Engine], seconds: float) -> list[tuple[Engine, Times]]:
@@ -50,13 +51,19 @@ def _document(
     module: Module,
     times: Sequence[tuple[Engine, Times]],
     reference: Mapping[str, np.ndarray] | None,
+    *,
+    draws: bool,
 ) -> dict[str, Any]:
-    (_, ours), *peers = times
+    """`draws`: other engines draw other random numbers, so that their results cannot be compared."""
+    (ours_engine, ours), *peers = times
     return {
         "model": path.stem,
         "target": module.target.name,
         "threads": module.threads,
-        "results": [_result(engine, taken, reference) for engine, taken in times],
+        "results": [
+            _result(engine, taken, None if draws and engine is not ours_engine else reference)
+            for engine, taken in times
+        ],
         "ratio": {engine.name: taken.median_s / ours.median_s for engine, taken in peers},
     }
 

@@ -8,7 +8,7 @@ from compiler.errors import UnsupportedOperator
 from compiler.frontend import import_model
 from luthier.backend import prepare
 from tests.compiler.frontend.cases import Case, case, ints, run_case, run_one, weights
-from tests.compiler.frontend.models import model
+from tests.compiler.frontend.models import model, value
 
 DEFINED = [
     case("SwiGLU", (2, 3), (2, 3), opset=28),
@@ -40,9 +40,16 @@ def test_values_of_a_definition_do_not_meet_those_of_the_model() -> None:
 
 
 def test_what_is_unsupported_in_a_definition_is_named_with_its_place() -> None:
-    node = helper.make_node("Bernoulli", ["x"], ["y"], name="draw")
-    with pytest.raises(UnsupportedOperator, match="draw/"):
-        import_model(model([node], {"x": [2]}))
+    body = helper.make_graph(
+        [helper.make_node("Det", ["a"], ["b"])], "body", [value("a", None)], [value("b", None)]
+    )
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x"], ["all"]),
+        helper.make_node("SequenceMap", ["all"], ["found"], name="map", body=body),
+        helper.make_node("ConcatFromSequence", ["found"], ["y"], axis=0, new_axis=1),
+    ]
+    with pytest.raises(UnsupportedOperator, match="map/Det"):
+        import_model(model(nodes, {"x": [2, 2]}))
 
 
 @pytest.mark.parametrize("masked", ["nothing", "a row", "everything"])
