@@ -58,6 +58,6 @@ def _share(
         places *= min(reach, prod(sizes[name] for name in moved))
         steps.append(least * stride * buffer.dtype.size_bytes)
     lines = -(-run_bytes // LINE_BYTES)
-    apart, ways = gcd(*steps, PAGE_BYTES), target.l1_bytes // PAGE_BYTES
+    apart, ways = gcd(*steps, PAGE_BYTES), target.l1_bytes / PAGE_BYTES
     sets = min(PAGE_BYTES // LINE_BYTES, PAGE_BYTES // apart * lines)
     return places * lines / (sets * ways)
