@@ -1,12 +1,14 @@
 """Random numbers: of each place a hash of the seed, the node and the place.
 
-    h = hash(seed, node, i0, i1, ...)      32 bits, uniform
-    u = (h >> 8) / 2^24                    uniform in [0, 1)
-    n = sqrt(-2 log(1 - u)) * cos(2 pi v)  normal (Box and Muller, A Note on the Generation of Random Normal Deviates,
-                                           1958), v of another hash
+    h = hash(seed, node, k0*i0 + k1*i1 + ...)      32 bits, uniform
+    u = (h >> 8) / 2^24                            uniform in [0, 1)
+    n = sqrt(-2 log(1 - u)) * cos(2 pi v)          normal (Box and Muller, A Note on the Generation of Random Normal
+                                                   Deviates, 1958), v of another hash
 
 A number depends on nothing but its place, so that any order of loops, any vectors and any threads draw the same (Salmon
-et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011). The last rounds are those of Wellons' hash "lowbias32".
+et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011). Places are counted without their sizes: multiples of numbers
+that are badly approximated together (the powers of what is the golden ratio for one dimension) meet only where there
+are about 2^32 of them. The rounds are those of Wellons' hash "lowbias32", with a word of the key between.
 """
 
 from __future__ import annotations
@@ -102,14 +104,16 @@ class _Places:
     def __init__(self, call: OperatorCall, shape: Sequence[int], like: str | None, dtype: DType) -> None:
         """`like`: a value of the shape, where there is one; `dtype`: F32 or F64, of what is drawn."""
         self.dtype = dtype
-        state: Expr = Load(call.intermediate(Compute((), (), None, _start(call), DType.U32), "state"), ())
+        start, key = _words(call)
+        self._key = Load(call.intermediate(Compute((), (), None, key, DType.U32), "key"), ())
+        self._count: Expr = Load(call.intermediate(Compute((), (), None, start, DType.U32), "start"), ())
         for d, index in enumerate(at(output_axes(shape))):
             if like is None:
                 numbers = call.intermediate_constant(np.arange(shape[d], dtype=np.uint32), f"numbers{d}")
             else:
                 numbers = counting(call, like, [d], DType.U32, f"numbers{d}")
-            state = _round(apply("add", state, Load(numbers, (index,))), 15, _FIRST)
-        self._state = state
+            step = _word(int(2**32 / _ratio(len(shape)) ** (d + 1)) | 1)
+            self._count = apply("add", self._count, apply("mul", Load(numbers, (index,)), step))
 
     def deviate(self) -> Expr:
         """Normal, of mean 0 and variance 1."""
@@ -127,31 +131,43 @@ class _Places:
 
     def _whole(self, stream: int, bits: int) -> Expr:
         """The first bits of a hash as a float; by way of i32, which vectors convert."""
-        mixed = _mixed(apply("add", self._state, _word(_STREAMS * (stream + 1))))
+        mixed = _mixed(self._count, apply("add", self._key, _word(_STREAMS * stream)))
         return Cast(Cast(apply("shift_right", mixed, _word(32 - bits)), DType.I32), self.dtype)
 
 
-def _start(call: OperatorCall) -> Expr:
-    """A hash of the seed and of the node's name, so that no two nodes draw the same."""
+def _ratio(dimensions: int) -> float:
+    """The root above 1 of x^(d + 1) = x + 1: the golden ratio for one dimension."""
+    found = 2.0
+    for _ in range(64):
+        found = (1 + found) ** (1 / (dimensions + 1))
+    return found
+
+
+def _words(call: OperatorCall) -> tuple[Expr, Expr]:
+    """Two words of the seed and of the node's name: no two nodes draw the same."""
     name = _word(zlib.crc32(call.proto.output[0].encode()))
+    low: Expr
+    high: Expr
     if call.attribute("seed", AttributeProto.FLOAT) is not None:
         (bits,) = struct.unpack("<I", struct.pack("<f", call.number("seed", 0.0)))
-        return _mixed(apply("add", _mixed(apply("xor", _word(bits), name)), _word(_STREAMS)))
-    if SEED not in call.proto.input:
+        low, high = _word(bits), _word(_STREAMS)
+    elif SEED in call.proto.input:
+        seed, ones = Load(call.value(list(call.proto.input).index(SEED)), ()), number(0xFFFFFFFF, DType.I64)
+        above = apply("shift_right", seed, number(32, DType.I64))
+        low, high = (Cast(apply("and", part, ones), DType.U32) for part in (seed, above))
+    else:
         call.unsupported("random numbers in the body of a loop, where each iteration would draw the same")
-    seed = Load(call.value(list(call.proto.input).index(SEED)), ())
-    low = Cast(apply("and", seed, number(0xFFFFFFFF, DType.I64)), DType.U32)
-    high = apply("and", apply("shift_right", seed, number(32, DType.I64)), number(0xFFFFFFFF, DType.I64))
-    return _mixed(apply("add", _mixed(apply("xor", low, name)), Cast(high, DType.U32)))
+    return _mixed(apply("xor", low, name), high), _mixed(high, apply("add", low, name))
 
 
-def _mixed(word: Expr) -> Expr:
-    word = _round(_round(word, 16, _FIRST), 15, _SECOND)
-    return apply("xor", word, apply("shift_right", word, _word(16)))
+def _mixed(word: Expr, key: Expr) -> Expr:
+    """Different keys are different permutations of all words, not parts of one sequence."""
+    word = apply("add", apply("mul", _folded(word, 16), _word(_FIRST)), key)
+    return _folded(apply("mul", _folded(word, 15), _word(_SECOND)), 16)
 
 
-def _round(word: Expr, shift: int, factor: int) -> Expr:
-    return apply("mul", apply("xor", word, apply("shift_right", word, _word(shift))), _word(factor))
+def _folded(word: Expr, bits: int) -> Expr:
+    return apply("xor", word, apply("shift_right", word, _word(bits)))
 
 
 def _word(value: int) -> Const:
