@@ -2,6 +2,7 @@
 
     conv(guard(image))     →  image@stored = image; conv(guard(image@stored))       (a halo, the inside's layout)
     pool(image)            →  image@stored = image; pool(image@stored)              (lanes side by side)
+    conv(image[2i])        →  image@stored[i] = image[2i]; conv(image@stored[i])    (only what is read)
     logits = conv(...)     →  logits@stored = conv(...); logits = logits@stored     (the interface is row-major)
 
 An output that is a constant (all of it was folded) becomes a copy of that constant.
@@ -19,7 +20,7 @@ from compiler.graph.ir import Compute, Graph, Node, TensorType
 from compiler.graph.layout_votes import votes
 from compiler.graph.rename import fresh_names, with_reads_renamed
 from compiler.index import Index
-from compiler.scalar import Load, walk
+from compiler.scalar import Expr, Load, loads, rewrite, walk
 from compiler.symbol import axis
 from compiler.target import PAGE_BYTES
 
@@ -46,19 +47,61 @@ def _copy_inputs(graph: Graph) -> Graph:
         return graph
     types = graph.types()
     names = _new_names(graph, wanted)
-    copies = [_copy(value, new, types[value]) for value, new in names.items()]
+    steps = {value: _steps(graph, across, value, types[value]) for value in wanted if value not in halos}
+    copies = [_copy(value, new, types[value], steps.get(value)) for value, new in names.items()]
     nodes = []
     for node in graph.nodes:
         own = {value: names[value] for value in across.get(node.output, ())}
-        nodes.append(with_reads_renamed(node, _padded(node, types, names) | own))
+        renamed = with_reads_renamed(node, _padded(node, types, names) | own)
+        nodes.append(
+            _with_steps_taken(renamed, {names[value]: steps[value] for value in own if value in steps})
+        )
     return graph.with_nodes((*copies, *nodes))
+
+
+def _steps(graph: Graph, across: Mapping[str, list[str]], value: str, kind: TensorType) -> tuple[int, ...]:
+    """By dimension the elements from one that is read to the next, where all who read the copy agree."""
+    read = {
+        load
+        for node in graph.nodes
+        if value in across.get(node.output, ())
+        for load in loads(node.compute.body)
+        if load.buffer == value
+    }
+    found = []
+    for dim in range(len(kind.shape)):
+        steps = {_step(load.indices[dim]) for load in read}
+        found.append(steps.pop() if len(steps) == 1 else 1)
+    return tuple(found)
+
+
+def _step(index: Index) -> int:
+    """That of a multiple of one axis, else 1."""
+    match index.terms:
+        case ((str(), int(step)),) if index.const == 0 and step > 0:
+            return step
+        case _:
+            return 1
+
+
+def _with_steps_taken(node: Node, steps: Mapping[str, tuple[int, ...]]) -> Node:
+    """The node reading copies that have only what is read."""
+
+    def taken(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Load) or expr.buffer not in steps:
+            return None
+        pairs = zip(expr.indices, steps[expr.buffer], strict=True)
+        return replace(expr, indices=tuple(Index.of(i.terms[0][0]) if step > 1 else i for i, step in pairs))
+
+    body = rewrite(node.compute.body, taken)
+    return node if body is node.compute.body else replace(node, compute=replace(node.compute, body=body))
 
 
 def _across(graph: Graph) -> dict[str, list[str]]:
     """By node, the inputs of the model in which windows, a depthwise convolution or lookups would find lanes far apart.
 
     So they do where the inside wants another dimension innermost: then a copy costs less than each window's gathering.
-    A contraction reads elements across well, unless they are pages apart.
+    A contraction reads elements across well, unless they are pages apart; and where it skips some, a copy is small.
     """
     layouts, types, found = assign_layouts(graph), graph.types(), dict[str, list[str]]()
     for node in graph.nodes:
@@ -66,13 +109,20 @@ def _across(graph: Graph) -> dict[str, list[str]]:
         along = {vote.dim for vote in cast if vote.value == node.output}
         agreed = not along.isdisjoint(layouts[node.output].order[-1:])
         for vote in cast:
-            apart = vote.value not in graph.open_values and _crowd(types[vote.value], vote.dim)
-            if vote.strong and not (vote.looked_up or apart):
+            closed = vote.value not in graph.open_values
+            pays = closed and (_crowd(types[vote.value], vote.dim) or _skips(node, vote.value))
+            if vote.strong and not (vote.looked_up or pays):
                 continue
             across = vote.value in graph.inputs and vote.dim != len(types[vote.value].shape) - 1
             if across and (agreed or vote.looked_up):
                 found.setdefault(node.output, []).append(vote.value)
     return found
+
+
+def _skips(node: Node, value: str) -> bool:
+    """Whether a node reads only some of the elements along a dimension, at even distances."""
+    read = [load for load in loads(node.compute.body) if load.buffer == value]
+    return any(_step(index) > 1 for load in read for index in load.indices)
 
 
 def _crowd(kind: TensorType, dim: int) -> bool:
@@ -110,7 +160,12 @@ def _new_names(graph: Graph, values: Iterable[str]) -> dict[str, str]:
     return {value: next(fresh_names(graph, f"{value}@stored")) for value in values}
 
 
-def _copy(source: str, target: str, kind: TensorType) -> Node:
-    axes = tuple(axis(f"a{i}", extent) for i, extent in enumerate(kind.shape))
-    body = Load(source, tuple(Index.of(a.name) for a in axes))
+def _copy(source: str, target: str, kind: TensorType, steps: tuple[int, ...] | None = None) -> Node:
+    """`steps`: by dimension, from one element that is copied to the next."""
+    steps = steps or (1,) * len(kind.shape)
+    axes = tuple(
+        axis(f"a{i}", extent if step == 1 else -(-size // step))
+        for i, (extent, size, step) in enumerate(zip(kind.shape, kind.sizes, steps, strict=True))
+    )
+    body = Load(source, tuple(Index.of(a.name) * step for a, step in zip(axes, steps, strict=True)))
     return Node(f"copy of {source}", target, Compute(axes, (), None, body, kind.dtype))

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from compiler.graph.assign_layouts import assign_layouts
+from compiler.graph.drop_unit_reductions import DropUnitReductions
+from compiler.graph.evaluate import evaluate_graph
 from compiler.graph.insert_copies import InsertCopies
 from compiler.graph.ir import ComputeKind
-from tests.compiler.workload.graphs import GraphBuilder
+from compiler.scalar import loads
+from tests.compiler.workload.graphs import GraphBuilder, index
 
 
 def test_a_padded_convolution_of_an_input_reads_a_copy_with_halo() -> None:
@@ -94,3 +98,34 @@ def test_windows_that_run_along_the_rows_of_an_input_read_it() -> None:
     b = GraphBuilder()
     graph = b.graph(b.relu(b.pool(b.input("x", 1, 16, 8, 8), 3, 2, 1)))
     assert InsertCopies().run(graph) is graph
+
+
+def test_of_what_is_read_with_a_stride_the_copy_has_what_is_read() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 1, 64, 27, 28)
+    first = b.conv(x, 32, stride=2)
+    before = DropUnitReductions().run(b.graph(b.mean(b.conv(first, 32, k=3))))
+    graph = InsertCopies().run(before)
+    types, reads = graph.types(), graph.producers()[first].compute
+    assert types["x@stored"].sizes == (1, 64, 14, 14)
+    read = next(load for load in loads(reads.body) if load.buffer == "x@stored")
+    assert read.indices[2:] == (index("a2"), index("a3"))
+    inputs = {"x": np.random.default_rng(0).standard_normal((1, 64, 27, 28))}
+    for value, wanted in evaluate_graph(before, inputs).items():
+        np.testing.assert_allclose(evaluate_graph(graph, inputs)[value], wanted)
+
+
+def test_readers_with_other_strides_read_all_of_it() -> None:
+    b = GraphBuilder()
+    x = b.input("x", 1, 64, 27, 28)
+    once, twice = b.conv(x, 32), b.conv(x, 32, stride=2)
+    ends = b.mean(b.conv(once, 32, k=3)), b.mean(b.conv(twice, 32, k=3))
+    graph = InsertCopies().run(DropUnitReductions().run(b.graph(*ends)))
+    assert graph.types()["x@stored"].sizes == (1, 64, 27, 28)
+
+
+def test_windows_of_several_places_read_all_of_it() -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, 64, 32, 32), 32, k=3, stride=2)
+    graph = InsertCopies().run(b.graph(b.mean(first)))
+    assert graph.types()["x@stored"].sizes == (1, 64, 32, 32)
