@@ -112,6 +112,6 @@ class WinogradBlocks(WinogradPhases):
 
     def _of_a_block(self, stage: Stage) -> Stage:
         *others, last = self._tiles
-        size = {last.name: self.block} | {a.name: 1 for a in others}
+        size = {last.name: self.block} | {a.name: 1 for a in (*self._found.batch, *others)}
         axes = (replace(a, extent=Index.of(size[a.name])) if a.name in size else a for a in stage.axes)
         return replace(stage, axes=tuple(axes))

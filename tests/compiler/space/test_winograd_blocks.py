@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from compiler.evaluate import reference_outputs
+from compiler.index import Index
 from compiler.loop.ir import LoopNest
 from compiler.pipeline import build_nest
+from compiler.scalar import Load, apply
 from compiler.schedule.schedule import Schedule
 from compiler.space.rules import build_space
 from compiler.space.space import SearchSpace
@@ -18,8 +20,11 @@ from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
 from tests.compiler.workloads import (
+    anchored,
+    at,
     convolution,
     grouped,
+    operand,
     padded_convolution,
     random_operands,
     row_convolution,
@@ -28,12 +33,23 @@ from tests.compiler.workloads import (
 
 NEAR = replace(PRESETS["x86-64-v4"], cpu="znver5")
 """Memory keeps up with a core."""
+
+
+def column_convolution() -> Workload:
+    """Along the first dimension of an image; what runs beside it comes after it."""
+    data = Load("x0", (Index.of("s0") + "r0", *at("s1", "r1")))
+    weights = Load("c0", at("s2", "r1", "r0"))
+    operands = (operand("x0", 26, 9, 7), operand("c0", 19, 7, 3, constant=True))
+    return anchored((24, 9, 19), (3, 7), "sum", apply("mul", data, weights), operands)
+
+
 IMAGES = {
     "padded": padded_convolution(24, 16, 20, 3),
     "with what follows": convolution(18, 5, 33, 3),
     "a window of five": padded_convolution(24, 3, 17, 5),
     "a stride": padded_convolution(48, 16, 18, 3, stride=2),
     "rows of an image": row_convolution(24, 7, 19, 3, beside=3),
+    "columns of an image": column_convolution(),
 }
 
 
