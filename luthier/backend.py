@@ -16,14 +16,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from compiler.errors import InputError
+from compiler.errors import InputError, UnsupportedModel
+from compiler.frontend.importer import prepared
 from compiler.frontend.input_kinds import declared_kinds
+from compiler.frontend.seeded import draws
 from compiler.frontend.segment import checked_model
 from compiler.graph.ir import Graph
 from compiler.pipeline import Importing, compile_program, lower, lower_for_all
 from compiler.runtime.module import Module
 from compiler.schedule.source import NoSource
-from compiler.seed import SEED
 from compiler.symbol import Symbol
 from compiler.target import native_target
 from compiler.workload.generalise import Values
@@ -34,8 +35,14 @@ class LuthierRep(BackendRep):
     """A compiled model. `run` takes values in the order of the model's inputs."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        """Compile what can be compiled before the inputs are there; raises ModelError."""
+        """Compile what can be compiled before the inputs are there; raises ModelError, UnsupportedModel."""
         checked = checked_model(model)
+        if draws(prepared(model)):
+            msg = (
+                "random numbers are unsupported where results are compared with stored ones: no two engines draw the "
+                "same; run the model with luthier.compile"
+            )
+            raise UnsupportedModel(msg)
         self._module = DynamicModule(checked, _compiled, _compiled_for_all)
         self._outputs = namedtupledict("Outputs", list(checked.outputs))
         kinds = declared_kinds(checked.inputs)
@@ -53,7 +60,7 @@ class LuthierRep(BackendRep):
             UnsupportedOperator: a node that depends on values of the inputs has no lowering.
         """
         values = list(inputs) if isinstance(inputs, Sequence) else [inputs]
-        names = [name for name in self._module.inputs if name != SEED]
+        names = self._module.inputs
         if len(values) != len(names):
             msg = f"the model has {len(names)} inputs, {len(values)} were given; give one value each"
             raise InputError(msg)

@@ -25,7 +25,7 @@ def with_seed(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Raises ModelError where a value of the model has the seed's name.
     """
-    if next(_drawing(model.graph), None) is None:
+    if not any(map(_needs_seed, _drawing(model.graph))):
         return model
     seeded = onnx.ModelProto()
     seeded.CopyFrom(model)
@@ -35,18 +35,27 @@ def with_seed(model: onnx.ModelProto) -> onnx.ModelProto:
         msg = f"the model has a value {SEED!r}, which is the name of the seed it draws from; rename it"
         raise ModelError(msg)
     graph.input.append(helper.make_tensor_value_info(SEED, TensorProto.INT64, []))
-    for node in _drawing(graph):
+    for node in filter(_needs_seed, _drawing(graph)):
         node.input.append(SEED)
     return seeded
 
 
+def draws(model: onnx.ModelProto) -> bool:
+    """Whether a model draws random numbers outside of loops, with a seed of its own or not."""
+    return next(_drawing(model.graph), None) is not None
+
+
 def _drawing(graph: onnx.GraphProto) -> Iterator[NodeProto]:
-    """Nodes that draw and have no seed of their own, of the graph and of what it may choose to run."""
+    """Nodes that draw, of the graph and of what it may choose to run."""
     for node in graph.node:
         standard = node.domain in ("", "ai.onnx")
-        if standard and node.op_type in DRAWING and all(a.name != "seed" for a in node.attribute):
+        if standard and node.op_type in DRAWING:
             yield node
         if not (standard and node.op_type in _LOOPS):
             for attribute in node.attribute:
                 if attribute.type == AttributeProto.GRAPH:
                     yield from _drawing(attribute.g)
+
+
+def _needs_seed(node: NodeProto) -> bool:
+    return all(a.name != "seed" for a in node.attribute)

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 import luthier
-from compiler.errors import InputError
+from compiler.errors import InputError, UnsupportedModel
 from compiler.frontend import import_model
 from compiler.graph.evaluate import evaluate_graph
 from compiler.seed import SEED
@@ -65,14 +65,22 @@ def test_a_place_has_its_number_whatever_the_size(tmp_path: Path) -> None:
     assert (first == second).mean() < 0.01
 
 
-def test_sizes_may_be_drawn() -> None:
+def test_sizes_may_be_drawn(tmp_path: Path) -> None:
     """As of speech, whose length is sampled."""
     nodes = [
         helper.make_node("RandomUniformLike", ["x"], ["u"]),
         helper.make_node("Less", ["u", "x"], ["hit"]),
         helper.make_node("NonZero", ["hit"], ["y"]),
     ]
-    sampler = prepare(model(nodes, {"x": [1000]}))
-    counts = {sampler.run([np.full(1000, 0.5, np.float32)])[0].shape[1] for _ in range(5)}
+    onnx.save(model(nodes, {"x": [1000]}), tmp_path / "sizes.onnx")
+    with closing(luthier.compile(tmp_path / "sizes.onnx", threads=1)) as module:
+        counts = {module.run({"x": np.full(1000, 0.5, np.float32)})["y"].shape[1] for _ in range(5)}
     assert len(counts) > 1
     assert all(400 < count < 600 for count in counts)
+
+
+@pytest.mark.parametrize("given", [{}, {"seed": 1.0}])
+def test_the_backend_for_stored_results_refuses_what_draws(given: dict[str, float]) -> None:
+    drawn = helper.make_node("RandomNormalLike", ["x"], ["y"], **given)
+    with pytest.raises(UnsupportedModel, match=r"no two engines draw.*luthier\.compile"):
+        prepare(model([drawn], {"x": [3]}))
