@@ -14,6 +14,8 @@ from compiler.frontend import import_model
 from compiler.graph.evaluate import evaluate_graph
 from compiler.seed import SEED
 from luthier.backend import prepare
+from luthier.bench.run import bench
+from luthier.build import make_options
 from tests.compiler.frontend.models import model
 
 NODES = [
@@ -77,6 +79,14 @@ def test_sizes_may_be_drawn(tmp_path: Path) -> None:
         counts = {module.run({"x": np.full(1000, 0.5, np.float32)})["y"].shape[1] for _ in range(5)}
     assert len(counts) > 1
     assert all(400 < count < 600 for count in counts)
+
+
+def test_others_are_timed_beside_it_and_not_compared(path: Path) -> None:
+    """They draw their own numbers, and have no seed to be given."""
+    ours, other = bench(path, make_options(threads=1), ["onnxruntime"], 0.1)["results"]
+    assert ours["max_relative_error"] < 1e-5
+    assert other["max_relative_error"] is None
+    assert other["runs"] > 0
 
 
 @pytest.mark.parametrize("given", [{}, {"seed": 1.0}])
