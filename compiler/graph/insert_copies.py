@@ -110,11 +110,12 @@ def _across(graph: Graph) -> dict[str, list[str]]:
         agreed = not along.isdisjoint(layouts[node.output].order[-1:])
         for vote in cast:
             closed = vote.value not in graph.open_values
-            pays = closed and (_crowd(types[vote.value], vote.dim) or _skips(node, vote.value))
-            if vote.strong and not (vote.looked_up or pays):
+            skips = closed and _skips(node, vote.value)
+            apart = closed and _crowd(types[vote.value], vote.dim)
+            if vote.strong and not (vote.looked_up or skips or apart):
                 continue
-            across = vote.value in graph.inputs and vote.dim != len(types[vote.value].shape) - 1
-            if across and (agreed or vote.looked_up):
+            across = skips or vote.dim != len(types[vote.value].shape) - 1
+            if vote.value in graph.inputs and across and (agreed or vote.looked_up):
                 found.setdefault(node.output, []).append(vote.value)
     return found
 

@@ -129,3 +129,11 @@ def test_windows_of_several_places_read_all_of_it() -> None:
     first = b.conv(b.input("x", 1, 64, 32, 32), 32, k=3, stride=2)
     graph = InsertCopies().run(b.graph(b.mean(first)))
     assert graph.types()["x@stored"].sizes == (1, 64, 32, 32)
+
+
+def test_so_it_has_where_places_fill_the_lanes() -> None:
+    b = GraphBuilder()
+    first = b.conv(b.input("x", 1, 64, 60, 64), 8, stride=2)
+    graph = InsertCopies().run(DropUnitReductions().run(b.graph(b.relu(first))))
+    assert graph.types()["x@stored"].sizes == (1, 64, 30, 32)
+    assert assign_layouts(graph)["x@stored"].is_plain
