@@ -47,32 +47,20 @@ def _copy_inputs(graph: Graph) -> Graph:
         return graph
     types = graph.types()
     names = _new_names(graph, wanted)
-    steps = {value: _steps(graph, across, value, types[value]) for value in wanted if value not in halos}
-    copies = [_copy(value, new, types[value], steps.get(value)) for value, new in names.items()]
-    nodes = []
+    renamed = []
     for node in graph.nodes:
         own = {value: names[value] for value in across.get(node.output, ())}
-        renamed = with_reads_renamed(node, _padded(node, types, names) | own)
-        nodes.append(
-            _with_steps_taken(renamed, {names[value]: steps[value] for value in own if value in steps})
-        )
-    return graph.with_nodes((*copies, *nodes))
+        renamed.append(with_reads_renamed(node, _padded(node, types, names) | own))
+    steps = {new: _steps(renamed, new) for value, new in names.items() if value not in halos}
+    copies = [_copy(value, new, types[value], steps.get(new)) for value, new in names.items()]
+    return graph.with_nodes((*copies, *(_with_steps_taken(node, steps) for node in renamed)))
 
 
-def _steps(graph: Graph, across: Mapping[str, list[str]], value: str, kind: TensorType) -> tuple[int, ...]:
+def _steps(nodes: Iterable[Node], copy: str) -> tuple[int, ...]:
     """By dimension the elements from one that is read to the next, where all who read the copy agree."""
-    read = {
-        load
-        for node in graph.nodes
-        if value in across.get(node.output, ())
-        for load in loads(node.compute.body)
-        if load.buffer == value
-    }
-    found = []
-    for dim in range(len(kind.shape)):
-        steps = {_step(load.indices[dim]) for load in read}
-        found.append(steps.pop() if len(steps) == 1 else 1)
-    return tuple(found)
+    read = [load for node in nodes for load in loads(node.compute.body) if load.buffer == copy]
+    places = zip(*(load.indices for load in read), strict=True)
+    return tuple(steps.pop() if len(steps) == 1 else 1 for steps in (set(map(_step, p)) for p in places))
 
 
 def _step(index: Index) -> int:
