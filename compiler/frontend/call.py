@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from onnx import AttributeProto, GraphProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
 
 from compiler.dtype import DType
 from compiler.errors import ModelError, NotStatic, UnsupportedOperator
@@ -175,6 +175,16 @@ class OperatorCall:
         """A list of texts; none where it is missing."""
         found = self.attribute(name, AttributeProto.STRINGS)
         return [] if found is None else [s.decode(errors="replace") for s in found.strings]
+
+    def element_type(self, name: str, usual: DType) -> DType:
+        """The element type that an attribute asks for; raises UnsupportedOperator where Luthier has none for it."""
+        asked = self.integer(name, TensorProto.UNDEFINED)
+        if not asked:
+            return usual
+        try:
+            return DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(asked)))
+        except (KeyError, ValueError):
+            self.unsupported(f"output type {asked}")
 
     def tensor(self, name: str) -> Array | None:
         """A tensor attribute, or None."""

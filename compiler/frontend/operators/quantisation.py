@@ -11,9 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-from onnx import TensorProto, helper
-
 from compiler.dtype import TINY_FLOATS, DType
 from compiler.frontend.call import Lowering, OperatorCall, positive_axis
 from compiler.frontend.computes import ReduceAxes, at, float_operands, output_axes, reduced
@@ -108,22 +105,12 @@ def _quantise(call: OperatorCall) -> None:
 
 
 def _target_type(call: OperatorCall) -> DType:
-    dtype = call.dtype(call.value(2)) if call.has(2) else _attribute_type(call, DType.U8)
+    dtype = call.dtype(call.value(2)) if call.has(2) else call.element_type("output_dtype", DType.U8)
     # 16-bit numbers in blocks are refused although the arithmetic is the same: the official case gives its expected
     # result in a form that no answer equals, so nothing outside this project holds ours against the standard.
     if dtype not in (*QUANTISED, *TINY_FLOATS) or (call.integer("block_size") and dtype is DType.I16):
         call.unsupported(f"output type {dtype.value}")
     return dtype
-
-
-def _attribute_type(call: OperatorCall, default: DType) -> DType:
-    to = call.integer("output_dtype", TensorProto.UNDEFINED)
-    if not to:
-        return default
-    try:
-        return DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(to)))
-    except KeyError:
-        call.unsupported(f"output type {to}")
 
 
 def _dequantise(call: OperatorCall) -> None:
@@ -140,7 +127,7 @@ def _dequantise(call: OperatorCall) -> None:
         value = apply("sub", value, Cast(zero, exact))
     value = value if exact is DType.F32 else Cast(value, DType.F32)
     body: Expr = apply("mul", value, scale_parameter(call, 1, axes, *place))
-    wanted = _attribute_type(call, call.dtype(call.value(1)))
+    wanted = call.element_type("output_dtype", call.dtype(call.value(1)))
     if wanted is not DType.F32:
         body = Cast(body, wanted)
     # Not computed at once: what was quantised is recognised by this form.

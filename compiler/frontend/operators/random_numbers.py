@@ -52,7 +52,7 @@ def _emit(call: OperatorCall, drawn: _Drawn) -> None:
     else:
         like, usual = None, DType.F32
         shape = checked_shape(call.ints("shape") or [], f"the output of node {call.label!r}")
-    kind = _asked_type(call, usual)
+    kind = call.element_type("dtype", usual)
     if not kind.is_float:
         call.unsupported(f"random numbers of element type {kind.value}")
     place = _Places(call, shape, like, kind.computed)
@@ -64,7 +64,7 @@ def _bernoulli(call: OperatorCall) -> None:
     """1 where a uniform number is below the probability, else 0."""
     chance, shape = call.value(0), call.shape(0)
     given = call.dtype(chance)
-    kind, axes = _asked_type(call, given), output_axes(shape)
+    kind, axes = call.element_type("dtype", given), output_axes(shape)
     place = _Places(call, shape, chance, given.computed)
     hit = apply("less", place.fraction(), widened(Load(chance, at(axes)), given))
     call.emit(Compute(axes, (), None, hit if kind is DType.BOOL else Cast(hit, kind), kind))
@@ -151,12 +151,10 @@ def _words(call: OperatorCall) -> tuple[Expr, Expr]:
     if call.attribute("seed", AttributeProto.FLOAT) is not None:
         (bits,) = struct.unpack("<I", struct.pack("<f", call.number("seed", 0.0)))
         low, high = _word(bits), _word(_STREAMS)
-    elif SEED in call.proto.input:
+    else:
         seed, ones = Load(call.value(list(call.proto.input).index(SEED)), ()), number(0xFFFFFFFF, DType.I64)
         above = apply("shift_right", seed, number(32, DType.I64))
         low, high = (Cast(apply("and", part, ones), DType.U32) for part in (seed, above))
-    else:
-        call.unsupported("random numbers in the body of a loop, where each iteration would draw the same")
     return _mixed(apply("xor", low, name), high), _mixed(high, apply("add", low, name))
 
 
@@ -176,16 +174,6 @@ def _word(value: int) -> Const:
 
 def _moved(value: Expr, by: float, times: float, dtype: DType) -> Expr:
     return apply("add", apply("mul", value, number(times, dtype)), number(by, dtype))
-
-
-def _asked_type(call: OperatorCall, usual: DType) -> DType:
-    given = call.integer("dtype", TensorProto.UNDEFINED)
-    if not given:
-        return usual
-    try:
-        return DType.from_numpy(np.dtype(helper.tensor_dtype_to_np_dtype(given)))
-    except (KeyError, ValueError):
-        call.unsupported(f"element type {given}")
 
 
 LOWERINGS: Mapping[str, Lowering] = {

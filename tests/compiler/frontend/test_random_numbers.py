@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.errors import ModelError, UnsupportedOperator
+from compiler.errors import ModelError, UnsupportedModel, UnsupportedOperator
 from compiler.frontend import import_model
 from compiler.graph.evaluate import evaluate_graph
 from compiler.seed import SEED
@@ -146,10 +146,11 @@ def test_the_model_is_left_as_it_was() -> None:
     assert proto.SerializeToString() == before
 
 
-def test_a_loop_that_draws_is_refused() -> None:
+@pytest.mark.parametrize("given", [{}, {"seed": 1.0}])
+def test_a_loop_that_draws_is_refused(given: dict[str, float]) -> None:
     body = helper.make_graph(
         [
-            helper.make_node("RandomNormalLike", ["s"], ["n"]),
+            helper.make_node("RandomNormalLike", ["s"], ["n"], **given),
             helper.make_node("Add", ["s", "n"], ["t"]),
             helper.make_node("Identity", ["c"], ["d"]),
         ],
@@ -165,8 +166,20 @@ def test_a_loop_that_draws_is_refused() -> None:
         ],
     )
     loop = helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)
-    with pytest.raises(UnsupportedOperator, match="each iteration would draw the same"):
+    with pytest.raises(UnsupportedModel, match=r"body of a Loop.*each time it would draw the same"):
         import_model(model([loop], {"x": [3]}, {"count": np.asarray(2)}))
+
+
+def test_elements_of_a_sequence_that_draw_are_refused() -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("a", "b")]
+    body = helper.make_graph([helper.make_node("RandomNormalLike", ["a"], ["b"])], "body", ends[:1], ends[1:])
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["all"]),
+        helper.make_node("SequenceMap", ["all"], ["drawn"], body=body),
+        helper.make_node("ConcatFromSequence", ["drawn"], ["y"], axis=0),
+    ]
+    with pytest.raises(UnsupportedModel, match="body of a SequenceMap"):
+        import_model(model(nodes, {"x": [3]}))
 
 
 @pytest.mark.parametrize(
