@@ -54,11 +54,13 @@ class ProductPlan:
         self._algorithms: list[Algorithm] = []
         self._workload = workload
         second = self.parts.second
-        if workload.stages[1].reducer is not None:
-            self._rewrite("apart", apart, (0,))
+        batch = self._innermost(workload.stages[0], self.parts.column, self.parts.batch) if blocked else ()
+        if batch or workload.stages[1].reducer is not None:
+            self._rewrite("apart", apart, (0, *batch))
             second += 1
         if blocked:
-            self._rewrite("apart", apart, (second, *self._innermost(self._workload.stages[second])))
+            stage = self._workload.stages[second]
+            self._rewrite("apart", apart, (second, *self._innermost(stage, self.parts.wide, stage.axes)))
         products = tuple(self._workload.stages[place].name for place in (0, second))
         for place, axis, form in ((second, self.parts.wide, packed[1]), (0, self.parts.column, packed[0])):
             names = [a.name for a in self._workload.stages[place].axes]
@@ -80,11 +82,11 @@ class ProductPlan:
         self._algorithms.append(Algorithm(name, parameters))
         self._workload = rewrite(self._workload, parameters)
 
-    def _innermost(self, second: Stage) -> tuple[int, ...]:
-        """The dimension of the second product's result that its lanes run along, where that is not the last."""
-        names = [index.name for index in second.target_indices]
-        place = names.index(self.parts.wide.name)
-        behind = [a for a in second.axes if a.size > 1 and a.name in names[place + 1 :]]
+    def _innermost(self, product: Stage, lanes: Axis, others: tuple[Axis, ...]) -> tuple[int, ...]:
+        """The dimension of a product's result that its lanes run along, where one of the others is behind it."""
+        names = [index.name for index in product.target_indices]
+        place = names.index(lanes.name)
+        behind = [a for a in others if a.size > 1 and a.name in names[place + 1 :]]
         return (place,) if behind else ()
 
     def _tile(self, name: str, form: str) -> RegisterTile:

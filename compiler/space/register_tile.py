@@ -69,7 +69,7 @@ class RegisterTile:
         self.dot, self._inside = dot, inside
         self.workload, self.anchor, self.store = workload, anchor, store
         self.target, self.threads = target, threads
-        self.plain_axes = tile_axes(workload, store, target, anchor)
+        self.plain_axes = tile_axes(workload, store, target, anchor, inside=inside)
         found = tile_axes(workload, store, target, anchor, row_name) if row_name else self.plain_axes
         self.axes: TileAxes = found if dot is None else replace(found, lanes=dot[0].lanes)
         self.packs = packable(workload, anchor)

@@ -70,13 +70,21 @@ class TileAxes:
 
 
 def tile_axes(
-    workload: Workload, stage: Stage, target: Target, anchor: Stage | None = None, row_name: str = ""
+    workload: Workload,
+    stage: Stage,
+    target: Target,
+    anchor: Stage | None = None,
+    row_name: str = "",
+    *,
+    inside: bool = False,
 ) -> TileAxes:
     """Find the axes of a stage's tile.
 
     anchor: the reduction that the stage stores, whose loads rows should share.
     row_name: the axis to block, at its own place among the loops, and with it the innermost; by default the innermost
         that rows share something along, inside all others.
+    inside: the stage is computed at a loop of another one, which is at one place of some axes already: only the axis
+        along which the output is contiguous fills the lanes.
     """
     output = workload.buffers[stage.target]
     flat = flat_coefficients(stage, output.strides)
@@ -85,6 +93,7 @@ def tile_axes(
     widest = target.lanes(max(output.dtype.size_bytes, anchor.dtype.size_bytes if anchor is not None else 0))
     if (
         anchor is not None
+        and not inside
         and 2 * vector.size <= widest
         and _makes_up_for_stores(anchor, lanes_for(vector.size, widest), widest)
     ):

@@ -7,14 +7,16 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from onnx import helper
 
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
 from compiler.index import Index
 from compiler.loop.printer import print_nest
 from compiler.loop.promote import local_bytes
-from compiler.pipeline import build_nest
+from compiler.pipeline import build_nest, load_graph, lower
 from compiler.scalar import Expr, Load, rewrite
 from compiler.schedule.schedule import schedule_from_json, schedule_json
 from compiler.space.product_errors import parts_errors
@@ -25,6 +27,7 @@ from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.attention import attention, image_attention
 from tests.compiler.execute import interpreted_outputs, native_outputs, stored_error
+from tests.compiler.frontend.models import model as network
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import KINDS, random_operands
 
@@ -116,6 +119,36 @@ def test_scores_whose_rows_lie_innermost() -> None:
         values = space.values(assignment)
         assert not str(values["pack.0"]).startswith("parts")
         got = interpreted_outputs(workload, space.schedule(assignment), operands)
+        assert stored_error(workload, got, expected) < tolerance(workload, values), values
+
+
+@pytest.mark.parametrize("wide", [2, 9])
+def test_batches_that_lie_innermost(wide: int) -> None:
+    """Channels of an image, which are last: products of its rows are computed at one place of them, not at all."""
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["image"], pads=[1, 1, 1, 1]),
+        helper.make_node("Transpose", ["image"], ["turned"], perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["image", "turned"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"], axis=-1),
+        helper.make_node("MatMul", ["shares", "image"], ["y"]),
+    ]
+    kernel = np.random.default_rng(0).standard_normal((8, 16, 3, 3)).astype(np.float32) / 12
+    program = lower(load_graph(network(nodes, {"x": (2, 16, 65, wide)}, {"kernel": kernel})))
+    workload = next(g.workload for g in program.subgraphs if Products().applies(g.workload))
+    assert workload.operands[0].shape[-1].constant == 8
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)
+    for target in (native_target(), PRESETS["aarch64-cortex-a72"]):
+        space = build_space(workload, target, 1)
+        assert space.values(space.default)["between"] == "cache"
+        nest = build_nest(workload, space.schedule(space.default))
+        assert local_bytes(nest) < 4 * 65 * 96 * 4
+    space, rng = build_space(workload, native_target(), 1), random.Random(wide)
+    for assignment in (space.default, *space.starts, *(space.sample(rng) for _ in range(4))):
+        got, values = (
+            native_outputs(workload, space.schedule(assignment), operands, 1),
+            space.values(assignment),
+        )
         assert stored_error(workload, got, expected) < tolerance(workload, values), values
 
 
