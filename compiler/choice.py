@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from compiler.errors import ScheduleError
+from compiler.errors import LuthierError, ScheduleError
 from compiler.runtime.image import TaskLookup
 from compiler.schedule.legal import is_legal
 from compiler.schedule.lower import lower
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.source import TASK_ERROR_BUDGET, Found, ScheduleSource
+from compiler.schedule.steps import Algorithm
 from compiler.space.rules import build_space
 from compiler.target import Target
 from compiler.workload.ir import Workload
@@ -66,8 +68,36 @@ def without_record(
         choice.workload.digest[:12],
         error,
     )
-    found = Found(default_schedule(choice.workload, target, threads, error_budget), "default")
-    return Choice(choice.workload, found, replace(choice.lookup, lookup="default", expected_loss=None))
+    return _by_default(choice, default_schedule(choice.workload, target, threads, error_budget))
+
+
+def further_choices(
+    choice: Choice, target: Target, threads: int, error_budget: float, error: LuthierError
+) -> Iterator[Choice]:
+    """In place of a Schedule of the rules that no code can be made of: what they think of next, then plain loops.
+
+    A fault of the rules costs one kernel its speed, and nobody the model. Algorithms are left out, but for those that
+    are known to keep to the budget: nothing measures their errors here.
+    """
+    _LOG.warning(
+        "no code can be made of the rules' schedule of %s (task %s), so it gets another, which may be slow; please "
+        "report it with the model: %s",
+        choice.lookup.name,
+        choice.workload.digest[:12],
+        error,
+    )
+    space = build_space(choice.workload, target, threads, error_budget)
+    for assignment in dict.fromkeys(a for a in (space.default, space.careful) if a is not None):
+        yield _by_default(choice, space.schedule(assignment))
+    for schedule in (space.schedule(assignment) for assignment in space.starts):
+        if not any(isinstance(step, Algorithm) for step in schedule.steps):
+            yield _by_default(choice, schedule)
+    yield _by_default(choice, Schedule())
+
+
+def _by_default(choice: Choice, schedule: Schedule) -> Choice:
+    lookup = replace(choice.lookup, lookup="default", expected_loss=None)
+    return Choice(choice.workload, Found(schedule, "default"), lookup)
 
 
 def with_usable(choice: Choice, target: Target, threads: int, error_budget: float) -> Choice:

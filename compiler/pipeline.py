@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import debug
-from compiler.choice import Choice, choose_schedules, without_record
+from compiler.choice import Choice, choose_schedules, further_choices, without_record
 from compiler.codegen.kernel import Kernel, Param, Phase
 from compiler.codegen.llvm import kernel_object
 from compiler.codegen.nest import PhaseModule, emit_nest
@@ -301,15 +302,23 @@ def _compiled(
 def _chosen_draft(
     choice: Choice, target: Target, threads: int, source: ScheduleSource
 ) -> tuple[Kernel, tuple[PhaseModule, ...], TaskLookup]:
-    """The `_draft` of a Choice, and where its Schedule comes from: `without_record` where a record's does not apply."""
-    workload, lookup = choice.workload, choice.lookup
+    """The `_draft` of a Choice, and where its Schedule comes from.
+
+    `without_record` where a record's does not apply, one of the `further_choices` where the rules' has no code.
+    """
     try:
-        return *_draft(workload, choice.found.schedule, target), lookup
-    except ScheduleError as error:
-        if lookup.lookup != "exact":
-            raise
-        other = without_record(choice, target, threads, source.error_budget, error)
-    return *_draft(workload, other.found.schedule, target), other.lookup
+        return *_draft(choice.workload, choice.found.schedule, target), choice.lookup
+    except (ScheduleError, CompileError) as error:
+        failed = error
+    if choice.lookup.lookup == "exact" and isinstance(failed, ScheduleError):
+        other = without_record(choice, target, threads, source.error_budget, failed)
+        return _chosen_draft(other, target, threads, source)
+    if choice.workload.symbols:  # each size gets code of its own
+        raise failed
+    for other in further_choices(choice, target, threads, source.error_budget, failed):
+        with suppress(ScheduleError, CompileError):
+            return *_draft(other.workload, other.found.schedule, target), other.lookup
+    raise failed
 
 
 def compile_program(program: Program, target: Target, threads: int, source: ScheduleSource) -> Module:

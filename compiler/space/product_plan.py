@@ -24,6 +24,7 @@ from compiler.space.share import share
 from compiler.space.space import Knob, Value, number
 from compiler.space.structure import tile_axes
 from compiler.space.vector_map import map_steps
+from compiler.symbol import Axis
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+from random import Random
+
 from compiler.errors import CompileError
 from compiler.schedule.source import TASK_ERROR_BUDGET
+from compiler.schedule.steps import Algorithm
 from compiler.space.for_all_sizes import for_all_sizes
 from compiler.space.grid_tile import GridTile
 from compiler.space.products import Products
@@ -23,6 +28,8 @@ GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 
 VERSION = 10
 """Raised when a rule changes what its knobs mean."""
+_SAMPLES = 20
+_LOG = logging.getLogger("luthier")
 
 
 def build_space(
@@ -38,7 +45,26 @@ def build_space(
     sample = nominal(workload)
     for rule in GRID_RULES if target.grid_threads else RULES:
         if rule.applies(sample):
-            space = rule.space(sample, target, threads).within(error_budget)
+            space = _with_legal_default(rule.space(sample, target, threads), sample).within(error_budget)
             return for_all_sizes(space, workload, threads) if workload.symbols else space
     msg = f"no rule makes a search space for workload {workload.digest[:12]}; please report it with the model"
     raise CompileError(msg)
+
+
+def _with_legal_default(space: SearchSpace, workload: Workload) -> SearchSpace:
+    """The space; where its rule picked what does not fit the Target, another default and a warning."""
+    if space.is_legal(space.default):
+        return space
+    _LOG.warning(
+        "the rules' schedule of task %s does not fit the target, so it gets another, which may be slow; please report "
+        "it with the model",
+        workload.digest[:12],
+    )
+    random = Random(0)
+    others = (*space.starts, *(space.sample(random) for _ in range(_SAMPLES)))
+    plain = (
+        a
+        for a in others
+        if space.is_legal(a) and not any(isinstance(step, Algorithm) for step in space.schedule(a).steps)
+    )
+    return replace(space, default=next(plain, space.default))
