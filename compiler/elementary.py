@@ -41,6 +41,16 @@ def ordinal(x: Array) -> Array:
     return np.where(np.isnan(single), _MOST, np.where(single == 0, np.int32(0), found))
 
 
+def bits(x: Array, kind: np.dtype[np.generic], whole: np.dtype[np.generic]) -> Array:
+    """The bits of values as floats of one kind, as whole numbers."""
+    return np.asarray(x).astype(kind).view(whole)
+
+
+def made(x: Array, kind: np.dtype[np.generic], whole: np.dtype[np.generic]) -> Array:
+    """The values of floats of one kind that have these bits, in float64."""
+    return np.asarray(x).astype(whole).view(kind).astype(np.float64)
+
+
 def as_bf16(x: Array) -> Array:
     """Floats with the precision of bf16, rounded half to even. Code may make those below its normal range 0."""
     return np.asarray(np.asarray(x).astype(ml_dtypes.bfloat16).astype(np.asarray(x).dtype))

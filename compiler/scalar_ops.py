@@ -5,11 +5,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from compiler import elementary
+from compiler.dtype import DType
+
+WHOLE_BITS: Mapping[int, DType] = {4: DType.U4, 8: DType.U8, 16: DType.U16, 32: DType.U32, 64: DType.U64}
+"""The whole numbers without a sign of so many bits."""
 
 
 class Signature(enum.Enum):
@@ -21,7 +26,7 @@ class Signature(enum.Enum):
     BITS = "whole numbers or truth values, bit by bit"
     TEST = "two of any type to a truth value"
     ORDER = "two numbers to a truth value"
-    ORDINAL = "an f32 to an i32"
+    FIXED = "one type, a stored one too, to one other"
     CHOICE = "a truth value and two of any type, stored ones too, to that type"
 
 
@@ -32,6 +37,31 @@ class ScalarOp:
     arity: int
     evaluate: Callable[..., Any]
     signature: Signature = Signature.NUMBERS
+    types: tuple[DType, DType] | None = None
+    """Of Signature.FIXED: what it takes and gives."""
+
+
+def bits_of(kind: DType) -> str:
+    """The operation that takes a float's bits as a whole number without a sign."""
+    return f"bits_of_{kind.value}"
+
+
+def of_bits(kind: DType) -> str:
+    """The operation that makes a float of its bits."""
+    return f"{kind.value}_of_bits"
+
+
+def _by_bits() -> Mapping[str, ScalarOp]:
+    found = {}
+    for kind in DType:
+        if kind.is_float and kind is not DType.F24:
+            whole = WHOLE_BITS[kind.bits]
+            taken, made = (
+                partial(f, kind=kind.numpy, whole=whole.numpy) for f in (elementary.bits, elementary.made)
+            )
+            found[bits_of(kind)] = ScalarOp(1, taken, Signature.FIXED, (kind, whole))
+            found[of_bits(kind)] = ScalarOp(1, made, Signature.FIXED, (whole, kind))
+    return found
 
 
 def _function(evaluate: Callable[..., Any], arity: int = 1) -> ScalarOp:
@@ -66,7 +96,8 @@ OPS: Mapping[str, ScalarOp] = {
     "ceil": ScalarOp(1, np.ceil, Signature.FLOATS),
     "round": ScalarOp(1, np.rint, Signature.FLOATS),
     # Larger for a larger float, largest for NaN, 0 for both zeros.
-    "ordinal": ScalarOp(1, elementary.ordinal, Signature.ORDINAL),
+    "ordinal": ScalarOp(1, elementary.ordinal, Signature.FIXED, (DType.F32, DType.I32)),
+    **_by_bits(),
     "as_bf16": ScalarOp(1, elementary.as_bf16, Signature.FLOATS),
     "finite_bf16": ScalarOp(1, elementary.finite_bf16, Signature.FLOATS),
     "rsqrt": _function(elementary.rsqrt),

@@ -50,11 +50,14 @@ def _apply_type(op: str, kinds: list[DType]) -> DType:
             raise ValueError(msg)
         return _common(kinds[1:], op)
     found = _common(kinds, op)
+    if (types := OPS[op].types) is not None:
+        if found is not types[0]:
+            msg = f"{op} takes {types[0].value}, not {found.value}; cast it first"
+            raise ValueError(msg)
+        return types[1]
     if found.is_stored_only or not _TAKES[signature](found):
         msg = f"{op} takes {signature.value}, not {found.value}; cast it first"
         raise ValueError(msg)
-    if signature is Signature.ORDINAL:
-        return DType.I32
     return DType.BOOL if signature in (Signature.TEST, Signature.ORDER) else found
 
 
@@ -65,7 +68,6 @@ _TAKES: Mapping[Signature, Callable[[DType], bool]] = {
     Signature.BITS: lambda kind: not kind.is_float,
     Signature.TEST: lambda kind: True,
     Signature.ORDER: lambda kind: kind is not DType.BOOL,
-    Signature.ORDINAL: lambda kind: kind is DType.F32,
 }
 
 

@@ -23,6 +23,7 @@ from compiler.codegen.types import (
 from compiler.codegen.whole_numbers import whole_operation
 from compiler.dtype import DType
 from compiler.errors import CompileError
+from compiler.scalar_ops import OPS
 from compiler.target import Target
 
 
@@ -78,6 +79,10 @@ class Arithmetic:
         dtype = parts[0].dtype
         if op == "select":
             return select(self._out, *parts)
+        if op != "ordinal" and (types := OPS[op].types) is not None:
+            kind = llvm_type(types[1], lanes)
+            bits = self._out.value(f"bitcast {parts[0].llvm_type} {parts[0].text} to {kind}")
+            return Value(bits, types[1], lanes)
         if dtype.is_float:
             found = self._float_operation(op, parts, function)
         else:

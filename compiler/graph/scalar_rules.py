@@ -126,7 +126,7 @@ def _simplify(expr: Expr, ranges: Ranges, known: Mapping[str, Interval]) -> Expr
 def _folded(expr: Apply) -> Expr | None:
     """The literal, computed as the machine would: in the type of its arguments."""
     values = [arg for arg in expr.args if isinstance(arg, Const)]
-    if any(v.dtype is not DType.F32 for v in values) or OPS[expr.op].signature is Signature.ORDINAL:
+    if any(v.dtype is not DType.F32 for v in values) or OPS[expr.op].signature is Signature.FIXED:
         return None
     with np.errstate(all="ignore"):
         result = OPS[expr.op].evaluate(*(np.float32(v.value) for v in values))

@@ -16,6 +16,7 @@ from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
 from compiler.grid import Array
 from compiler.scalar import Apply, Cast, Const, Expr, Load, rewrite, walk
+from compiler.scalar_ops import OPS
 from compiler.scalar_type import expr_type
 from compiler.workload.ir import Stage, Workload
 
@@ -68,8 +69,8 @@ def _pushed_stage(workload: Workload, stage: Stage, sign: float) -> Stage:
         match e:
             case Apply(op, (x,)) if op in _ROUNDING and is_float(x):
                 return Apply(op, (_moved(x, sign),))
-            case Apply("ordinal", (x,)) if not isinstance(x, Load):
-                return Apply("ordinal", (_moved(x, sign),))
+            case Apply(op, (x,)) if OPS[op].types is not None and is_float(x) and not isinstance(x, Load):
+                return Apply(op, (_moved(x, sign),))
             case Cast(value, dtype) if dtype.is_integer and is_float(value) and not _is_whole(value):
                 return Cast(_moved(value, sign), dtype)
             case _:

@@ -12,6 +12,7 @@ from compiler.frontend.call import Lowering, OperatorCall
 from compiler.frontend.computes import at, output_axes
 from compiler.graph.ir import Compute
 from compiler.scalar import Cast, Const, Expr, Load, apply
+from compiler.scalar_ops import WHOLE_BITS, bits_of, of_bits
 
 
 def _cast(call: OperatorCall) -> None:
@@ -50,4 +51,29 @@ def within_range(element: Expr, source: DType, dtype: DType) -> Expr:
     return apply("min", apply("max", wide, low), high)
 
 
-LOWERINGS: Mapping[str, Lowering] = {"Cast": _cast, "CastLike": _cast_like}
+def _bit_cast(call: OperatorCall) -> None:
+    """The same bits, as a type of the same size."""
+    value = call.value(0)
+    source, dtype = call.dtype(value), call.element_type("to", DType.F32)
+    width = {kind: 8 if kind is DType.BOOL else kind.bits for kind in (source, dtype)}
+    if width[source] != width[dtype]:
+        call.reject(f"takes the bits of {source.value} as {dtype.value}, which has another size")
+    if source is dtype:
+        return call.emit_same(value)
+    if dtype is DType.BOOL:
+        call.unsupported("to truth values, of which not all bits are one")
+    axes = output_axes(call.shape(0))
+    element: Expr = Load(value, at(axes))
+    if source.is_float:
+        element = apply(bits_of(source), element)
+    if dtype.is_float:
+        whole = WHOLE_BITS[width[dtype]]
+        element = apply(
+            of_bits(dtype), element if source.is_float or source is whole else Cast(element, whole)
+        )
+    elif not source.is_float or dtype is not WHOLE_BITS[width[dtype]]:
+        element = Cast(element, dtype)
+    return call.emit(Compute(axes, (), None, element, dtype))
+
+
+LOWERINGS: Mapping[str, Lowering] = {"BitCast": _bit_cast, "Cast": _cast, "CastLike": _cast_like}

@@ -22,14 +22,19 @@ def model(
     constants: Mapping[str, np.ndarray] | None = None,
     outputs: Sequence[str] = ("y",),
     opset: int = OPSET,
+    kinds: Mapping[str, int] | None = None,
     **fields: Any,
 ) -> onnx.ModelProto:
-    """An unchecked model; outputs have no declared shape."""
+    """An unchecked model; outputs have no declared shape. `kinds`: element types of inputs and outputs, else float."""
+    known = kinds or {}
     graph = helper.make_graph(
         list(nodes),
         "test",
-        [value(n, s) for n, s in (inputs if inputs is not None else {"x": [2, 3]}).items()],
-        [value(n, None) for n in outputs],
+        [
+            value(n, s, known.get(n, TensorProto.FLOAT))
+            for n, s in (inputs if inputs is not None else {"x": [2, 3]}).items()
+        ],
+        [value(n, None, known.get(n, TensorProto.FLOAT)) for n in outputs],
         [numpy_helper.from_array(a, n) for n, a in (constants or {}).items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10, **fields)
