@@ -51,16 +51,26 @@ def of_bits(kind: DType) -> str:
     return f"{kind.value}_of_bits"
 
 
-def _by_bits() -> Mapping[str, ScalarOp]:
+BY_BITS: Mapping[str, tuple[DType, DType]] = {
+    op: types
+    for kind in DType
+    if kind.is_float and kind is not DType.F24
+    for op, types in (
+        (bits_of(kind), (kind, WHOLE_BITS[kind.bits])),
+        (of_bits(kind), (WHOLE_BITS[kind.bits], kind)),
+    )
+}
+"""The operations of bits, and the types that they take and give."""
+
+
+def _bits_ops() -> Mapping[str, ScalarOp]:
     found = {}
-    for kind in DType:
-        if kind.is_float and kind is not DType.F24:
-            whole = WHOLE_BITS[kind.bits]
-            taken, made = (
-                partial(f, kind=kind.numpy, whole=whole.numpy) for f in (elementary.bits, elementary.made)
-            )
-            found[bits_of(kind)] = ScalarOp(1, taken, Signature.FIXED, (kind, whole))
-            found[of_bits(kind)] = ScalarOp(1, made, Signature.FIXED, (whole, kind))
+    for op, (taken, given) in BY_BITS.items():
+        kind, whole, change = (
+            (taken, given, elementary.bits) if taken.is_float else (given, taken, elementary.made)
+        )
+        evaluate = partial(change, kind=kind.numpy, whole=whole.numpy)
+        found[op] = ScalarOp(1, evaluate, Signature.FIXED, (taken, given))
     return found
 
 
@@ -97,7 +107,7 @@ OPS: Mapping[str, ScalarOp] = {
     "round": ScalarOp(1, np.rint, Signature.FLOATS),
     # Larger for a larger float, largest for NaN, 0 for both zeros.
     "ordinal": ScalarOp(1, elementary.ordinal, Signature.FIXED, (DType.F32, DType.I32)),
-    **_by_bits(),
+    **_bits_ops(),
     "as_bf16": ScalarOp(1, elementary.as_bf16, Signature.FLOATS),
     "finite_bf16": ScalarOp(1, elementary.finite_bf16, Signature.FLOATS),
     "rsqrt": _function(elementary.rsqrt),

@@ -23,7 +23,7 @@ from compiler.codegen.types import (
 from compiler.codegen.whole_numbers import whole_operation
 from compiler.dtype import DType
 from compiler.errors import CompileError
-from compiler.scalar_ops import OPS
+from compiler.scalar_ops import BY_BITS
 from compiler.target import Target
 
 
@@ -79,10 +79,10 @@ class Arithmetic:
         dtype = parts[0].dtype
         if op == "select":
             return select(self._out, *parts)
-        if op != "ordinal" and (types := OPS[op].types) is not None:
-            kind = llvm_type(types[1], lanes)
-            bits = self._out.value(f"bitcast {parts[0].llvm_type} {parts[0].text} to {kind}")
-            return Value(bits, types[1], lanes)
+        if op in BY_BITS:
+            (x,), (_, given) = parts, BY_BITS[op]
+            bits = self._out.value(f"bitcast {x.llvm_type} {x.text} to {llvm_type(given, lanes)}")
+            return Value(bits, given, lanes)
         if dtype.is_float:
             found = self._float_operation(op, parts, function)
         else:
