@@ -40,11 +40,15 @@ _STAGE_COST = 8
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What is transformed: real (`parts` 1) or complex (2) numbers, which a `window` of N elements multiplies first."""
+    """What is transformed: real (`parts` 1) or complex (2) numbers, which a `window` of N elements multiplies first.
+
+    `inverse`: it is a spectrum, of which the signal is wanted: turned the other way, and divided by N.
+    """
 
     element: Element
     parts: int
     window: str | None = None
+    inverse: bool = False
 
 
 def turns(products: npt.NDArray[np.int64], length: int, *, inverse: bool = False) -> Floats:
@@ -86,7 +90,8 @@ def emit_stages(call: OperatorCall, shape: tuple[int, ...], axis: int, signal: S
     digits: tuple[int, ...] = ()
     for stage, radix in enumerate(radices(length, parts)):
         whole, rest = rest, rest // radix
-        weights = _weights(call, whole, radix, parts, signal.window if stage == 0 else None)
+        matrix = _matrix(call, whole, radix, inverse=signal.inverse)[..., :parts]
+        weights = _weights(call, matrix, signal.window if stage == 0 else None)
         kept = radix if rest > 1 else -(-bins // math.prod(digits))
         axes = output_axes((*before, rest, 2, kept, *digits, *behind))
         outer, (n2, out, k), inner = _split(at(axes), axis)
@@ -107,18 +112,24 @@ def _element_of(value: str) -> Element:
     return lambda before, n, part, behind: Load(value, (*before, n, part, *behind))
 
 
-def _weights(call: OperatorCall, length: int, radix: int, parts: int, window: str | None) -> str:
+def _matrix(call: OperatorCall, length: int, radix: int, *, inverse: bool) -> Floats:
     """[n2, part of the output, k, n1, part of the input] of a stage."""
-    check_elements(call, length, 2 * parts * length * radix)
+    check_elements(call, length, 4 * length * radix)
     rest = length // radix
     n = (np.arange(radix) * rest)[:, None, None] + np.arange(rest)  # [n1, 1, n2]
-    matrix = turns(n * np.arange(radix)[:, None], length)[..., :parts]  # [n1, k, n2, out, part]
-    weights = call.intermediate_constant(np.ascontiguousarray(matrix.transpose(2, 3, 1, 0, 4)), "weights")
+    matrix = turns(n * np.arange(radix)[:, None], length, inverse=inverse)  # [n1, k, n2, out, part]
+    # What each stage divides by makes up the whole length.
+    return (matrix / radix if inverse else matrix).transpose(2, 3, 1, 0, 4)
+
+
+def _weights(call: OperatorCall, matrix: Floats, window: str | None) -> str:
+    """The constant, with what a window of the whole length multiplies its elements by."""
+    weights = call.intermediate_constant(np.ascontiguousarray(matrix), "weights")
     if window is None:
         return weights
-    axes = output_axes((rest, 2, radix, radix, parts))
+    axes = output_axes(matrix.shape)
     n2, _, _, n1, _ = at(axes)
-    factor = Load(window, (n1 * rest + n2,))
+    factor = Load(window, (n1 * matrix.shape[0] + n2,))
     body = apply("mul", Load(weights, at(axes)), double(factor, call.dtype(window)))
     return call.intermediate(Compute(axes, (), None, body, DType.F64), "windowed")
 
