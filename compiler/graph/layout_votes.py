@@ -197,15 +197,24 @@ def _input_channel(load: Load, compute: Compute, channel: str, fixed: frozenset[
 def _window_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
     compute = node.compute
     spatial = [a.name for a in compute.axes]
-    reduced = {a.name for a in compute.reduce_axes}
     for load in loads(compute.body):
-        names = [index.names() for index in load.indices]
-        if load.buffer in constants or not any(n & reduced and n & set(spatial) for n in names):
+        if load.buffer in constants or not any(_is_window(index, compute) for index in load.indices):
             continue
         kept = [d for d, index in enumerate(load.indices) if index.name in spatial]
         if kept:
             yield Vote(node.output, spatial.index(str(load.indices[kept[-1]].name)), strong=False)
             yield Vote(load.buffer, kept[-1], strong=False)
+
+
+def _is_window(index: Index, compute: Compute) -> bool:
+    """Whether offsets and places walk along a dimension together; not where it is split, and its parts are reduced."""
+    return any(
+        abs(index.coefficient(offset.name)) < abs(index.coefficient(place.name)) * place.size
+        for offset in compute.reduce_axes
+        if offset.name in index.names()
+        for place in compute.axes
+        if place.name in index.names()
+    )
 
 
 def _names(read: list[Load]) -> frozenset[str]:

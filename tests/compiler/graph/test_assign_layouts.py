@@ -351,6 +351,18 @@ def test_a_product_of_two_places_of_one_value_is_no_window() -> None:
     assert layouts[scores].order == (0, 1, 2)
 
 
+@pytest.mark.parametrize("batch", [1, 8])
+def test_parts_of_a_dimension_that_are_reduced_are_no_windows(batch: int) -> None:
+    """The largest of the branches that a selective kernel chooses from: what has its order is all of its branches."""
+    b = GraphBuilder()
+    scores = b.conv(b.input("x", batch, 4, 1, 1), 32)
+    branch = load(scores, "a0", index("r0") * 16 + index("a2"), 0, 0)
+    largest = b.node((batch, 1, 16, 1, 1), branch, (2,), "max")
+    layouts = assign_layouts(b.graph(b.relu(largest)))
+    assert layouts[scores].is_plain
+    assert layouts[largest].is_plain
+
+
 def test_windows_beside_a_transposition_lie_as_what_it_makes_of_them() -> None:
     """Nothing is moved between the sum over windows and the product over channels."""
     b = GraphBuilder()
