@@ -56,7 +56,8 @@ MODELS: dict[str, tuple[bytes | None, str]] = {
     ),
     "dangling edge": (_model([helper.make_node("Add", ["x", "nowhere"], ["y"])]).SerializeToString(), ""),
     "unsupported operator": (
-        _model([helper.make_node("Det", ["x"], ["y"])]).SerializeToString(), "Det",
+        _model([helper.make_node("MaxRoiPool", ["x", "x"], ["y"], pooled_shape=[1, 1])]).SerializeToString(),
+        "unsupported operator MaxRoiPool",
     ),
     "sizes that depend on values": (
         _model([helper.make_node("NonZero", ["x"], ["y"], name="finder")]).SerializeToString(), "'finder' (NonZero)",

@@ -202,8 +202,8 @@ def test_broken_models(change: Change, text: str, tmp_path: Path) -> None:
 UNSUPPORTED: list[tuple[str, onnx.NodeProto, str]] = [
     (
         "unknown lowering",
-        make("Det", ["x"], ["y"]),
-        "unsupported operator Det of opset 20 at node 'Det_0'",
+        make("MaxRoiPool", ["x", "x"], ["y"], pooled_shape=[1, 1]),
+        "unsupported operator MaxRoiPool of opset 20 at node 'MaxRoiPool_0'",
     ),
     (
         "other domain",

@@ -41,14 +41,17 @@ def test_values_of_a_definition_do_not_meet_those_of_the_model() -> None:
 
 def test_what_is_unsupported_in_a_definition_is_named_with_its_place() -> None:
     body = helper.make_graph(
-        [helper.make_node("Det", ["a"], ["b"])], "body", [value("a", None)], [value("b", None)]
+        [helper.make_node("MaxRoiPool", ["a", "a"], ["b"], pooled_shape=[1, 1])],
+        "body",
+        [value("a", None)],
+        [value("b", None)],
     )
     nodes = [
         helper.make_node("SequenceConstruct", ["x"], ["all"]),
         helper.make_node("SequenceMap", ["all"], ["found"], name="map", body=body),
         helper.make_node("ConcatFromSequence", ["found"], ["y"], axis=0, new_axis=1),
     ]
-    with pytest.raises(UnsupportedOperator, match="map/Det"):
+    with pytest.raises(UnsupportedOperator, match="map/MaxRoiPool"):
         import_model(model(nodes, {"x": [2, 2]}))
 
 
