@@ -74,16 +74,17 @@ def without_record(
 def further_choices(
     choice: Choice, target: Target, threads: int, error_budget: float, error: LuthierError
 ) -> Iterator[Choice]:
-    """In place of a Schedule of the rules that no code can be made of: what they think of next, then plain loops.
+    """In place of a Schedule that no code can be made of: what the rules think of next, then plain loops.
 
     A fault of the rules costs one kernel its speed, and nobody the model. Algorithms are left out, but for those that
     are known to keep to the budget: nothing measures their errors here.
     """
     _LOG.warning(
-        "no code can be made of the rules' schedule of %s (task %s), so it gets another, which may be slow; please "
-        "report it with the model: %s",
+        "no code can be made of the schedule of %s (task %s, %s), so it gets another, which may be slow; please report "
+        "it with the model: %s",
         choice.lookup.name,
         choice.workload.digest[:12],
+        choice.lookup.lookup,
         error,
     )
     space = build_space(choice.workload, target, threads, error_budget)

@@ -304,7 +304,7 @@ def _chosen_draft(
 ) -> tuple[Kernel, tuple[PhaseModule, ...], TaskLookup]:
     """The `_draft` of a Choice, and where its Schedule comes from.
 
-    `without_record` where a record's does not apply, one of the `further_choices` where the rules' has no code.
+    `without_record` where a record's does not apply, one of the `further_choices` where it has no code.
     """
     try:
         return *_draft(choice.workload, choice.found.schedule, target), choice.lookup

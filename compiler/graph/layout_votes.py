@@ -209,12 +209,16 @@ def _window_votes(node: Node, constants: Mapping[str, Any]) -> Iterator[Vote]:
 def _is_window(index: Index, compute: Compute) -> bool:
     """Whether offsets and places walk along a dimension together; not where it is split, and its parts are reduced."""
     return any(
-        abs(index.coefficient(offset.name)) < abs(index.coefficient(place.name)) * place.size
+        offset.name in index.names() and place.name in index.names() and not _are_digits(index, offset, place)
         for offset in compute.reduce_axes
-        if offset.name in index.names()
         for place in compute.axes
-        if place.name in index.names()
     )
+
+
+def _are_digits(index: Index, high: Axis, low: Axis) -> bool:
+    """Whether one axis goes on where the other ends, so that no two places have an element in common."""
+    step = abs(index.coefficient(low.name)) * low.size
+    return low.size > 1 and 0 < step <= abs(index.coefficient(high.name))
 
 
 def _names(read: list[Load]) -> frozenset[str]:

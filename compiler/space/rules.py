@@ -29,6 +29,7 @@ GRID_RULES: tuple[Rule, ...] = (GridTile(),)
 VERSION = 10
 """Raised when a rule changes what its knobs mean."""
 _SAMPLES = 20
+"""Schedules that are drawn in place of a default that does not fit its Target."""
 _LOG = logging.getLogger("luthier")
 
 
@@ -45,26 +46,26 @@ def build_space(
     sample = nominal(workload)
     for rule in GRID_RULES if target.grid_threads else RULES:
         if rule.applies(sample):
-            space = _with_legal_default(rule.space(sample, target, threads), sample).within(error_budget)
+            space = _with_legal_default(rule.space(sample, target, threads).within(error_budget), sample)
             return for_all_sizes(space, workload, threads) if workload.symbols else space
     msg = f"no rule makes a search space for workload {workload.digest[:12]}; please report it with the model"
     raise CompileError(msg)
 
 
 def _with_legal_default(space: SearchSpace, workload: Workload) -> SearchSpace:
-    """The space; where its rule picked what does not fit the Target, another default and a warning."""
+    """The space; where its rule picked what does not fit the Target, another default and a warning.
+
+    One without algorithms, whose errors nothing measures here. Where there is none the Schedule of the default raises.
+    """
     if space.is_legal(space.default):
         return space
-    _LOG.warning(
-        "the rules' schedule of task %s does not fit the target, so it gets another, which may be slow; please report "
-        "it with the model",
-        workload.digest[:12],
-    )
     random = Random(0)
-    others = (*space.starts, *(space.sample(random) for _ in range(_SAMPLES)))
-    plain = (
-        a
-        for a in others
-        if space.is_legal(a) and not any(isinstance(step, Algorithm) for step in space.schedule(a).steps)
-    )
-    return replace(space, default=next(plain, space.default))
+    for other in (*space.starts, *(space.sample(random) for _ in range(_SAMPLES))):
+        if space.is_legal(other) and not any(isinstance(s, Algorithm) for s in space.schedule(other).steps):
+            _LOG.warning(
+                "the rules' schedule of task %s does not fit the target, so it gets another, which may be slow; please "
+                "report it with the model",
+                workload.digest[:12],
+            )
+            return replace(space, default=other, error=0.0, careful=None)
+    return space

@@ -62,26 +62,34 @@ def _pushed(workload: Workload, sign: float) -> Workload:
 def _pushed_stage(workload: Workload, stage: Stage, sign: float) -> Stage:
     buffers = workload.buffers
 
-    def is_float(expr: Expr) -> bool:
-        return expr_type(expr, lambda name: buffers[name].dtype).is_float
+    def kind(expr: Expr) -> DType:
+        return expr_type(expr, lambda name: buffers[name].dtype)
+
+    def moved(x: Expr) -> Expr:
+        return _moved(x, kind(x), sign)
 
     def rule(e: Expr) -> Expr | None:
         match e:
-            case Apply(op, (x,)) if op in _ROUNDING and is_float(x):
-                return Apply(op, (_moved(x, sign),))
-            case Apply(op, (x,)) if OPS[op].types is not None and is_float(x) and not isinstance(x, Load):
-                return Apply(op, (_moved(x, sign),))
-            case Cast(value, dtype) if dtype.is_integer and is_float(value) and not _is_whole(value):
-                return Cast(_moved(value, sign), dtype)
+            case Apply(op, (x,)) if op in _ROUNDING and kind(x).is_float:
+                return Apply(op, (moved(x),))
+            case Apply(op, (x,)) if (
+                (types := OPS[op].types) and types[0].is_float and not isinstance(x, Load)
+            ):
+                return Apply(op, (Cast(moved(x), types[0]),))
+            case Cast(value, dtype) if dtype.is_integer and kind(value).is_float and not _is_whole(value):
+                return Cast(moved(value), dtype)
             case _:
                 return None
 
     return stage.rewritten(lambda body: rewrite(body, rule))
 
 
-def _moved(x: Expr, sign: float) -> Expr:
-    step = Apply("add", (Apply("mul", (Apply("abs", (x,)), Const(RELATIVE))), Const(ABSOLUTE)))
-    return Apply("add", (x, Apply("mul", (step, Const(sign)))))
+def _moved(x: Expr, kind: DType, sign: float) -> Expr:
+    """The value a little lower or higher, in the type that it is computed with in."""
+    wide = Cast(x, kind.computed) if kind.is_stored_only else x
+    relative, absolute, by = (Const(n, kind.computed) for n in (RELATIVE, ABSOLUTE, sign))
+    step = Apply("add", (Apply("mul", (Apply("abs", (wide,)), relative)), absolute))
+    return Apply("add", (wide, Apply("mul", (step, by))))
 
 
 def _is_whole(expr: Expr) -> bool:

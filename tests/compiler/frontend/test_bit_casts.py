@@ -47,6 +47,15 @@ def test_all_bits_stay(source: str, target: str) -> None:
     np.testing.assert_array_equal(cast(x, target, source).view(np.uint8), raw)
 
 
+def test_four_bits() -> None:
+    codes = np.arange(16, dtype=np.uint8)
+    small, numbers = codes.view(kind("FLOAT4E2M1")), codes.astype(kind("UINT4"))
+    np.testing.assert_array_equal(cast(numbers, "FLOAT4E2M1").view(np.uint8), codes)
+    np.testing.assert_array_equal(cast(small, "UINT4").astype(np.uint8), codes)
+    np.testing.assert_array_equal(cast(small, "INT4").astype(int), [*range(8), *range(-8, 0)])
+    np.testing.assert_array_equal(cast(small, "INT4", "FLOAT4E2M1").view(np.uint8), codes)
+
+
 def test_bits_of_what_is_computed() -> None:
     """The exponent of a sum, as a model without Frexp would take it."""
     x = np.array([0.75, -3.0, 100.0, 1e-3], np.float32)

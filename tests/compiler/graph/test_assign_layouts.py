@@ -7,9 +7,12 @@ import pytest
 from compiler.graph.assign_layouts import assign_layouts, wished_layouts
 from compiler.graph.halo import zero_halos
 from compiler.graph.insert_copies import InsertCopies
+from compiler.graph.ir import Compute, Node
 from compiler.graph.layout import Layout
+from compiler.graph.layout_votes import votes
 from compiler.index import Index, LookedUp
 from compiler.scalar import Bound, Const, Guard, Load, Lookup, apply
+from compiler.symbol import Axis, axis
 from tests.compiler.workload.graphs import GraphBuilder, bottleneck, index, load
 
 NHWC = (0, 2, 3, 1)
@@ -361,6 +364,19 @@ def test_parts_of_a_dimension_that_are_reduced_are_no_windows(batch: int) -> Non
     layouts = assign_layouts(b.graph(b.relu(largest)))
     assert layouts[scores].is_plain
     assert layouts[largest].is_plain
+
+
+def axes(letter: str, *sizes: int) -> tuple[Axis, ...]:
+    return tuple(axis(f"{letter}{i}", size) for i, size in enumerate(sizes))
+
+
+def test_a_window_as_large_as_its_image_is_one() -> None:
+    """Its one place is not the low part of a dimension that is split."""
+    b = GraphBuilder()
+    image = b.conv(b.input("x", 1, 3, 6, 6), 16, k=3, pad=1)
+    body = load(image, "a0", "a1", index("a2") + index("r0"), index("a3") + index("r1"))
+    node = Node("pool", "pooled", Compute(axes("a", 1, 16, 1, 1), axes("r", 6, 6), "max", body))
+    assert {vote.value for vote in votes(b.graph(image), node)} == {"pooled", image}
 
 
 def test_windows_beside_a_transposition_lie_as_what_it_makes_of_them() -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 
 from compiler.dtype import DType
 from compiler.evaluate import reference_outputs
-from compiler.scalar import Cast, Load
+from compiler.scalar import Cast, Expr, Load, apply
+from compiler.scalar_ops import bits_of
 from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 from compiler.workload.leeway import reference_bounds
@@ -41,3 +45,27 @@ def test_short_floats_may_be_rounded_either_way() -> None:
     rounded = operands["x0"].astype(DType.BF16.numpy).astype(np.float64)
     assert (least <= rounded).all()
     assert (rounded <= most).all()
+
+
+@pytest.mark.parametrize(
+    ("source", "twice", "taken", "target"),
+    [
+        (DType.F64, lambda x: apply("round", apply("add", x, x)), lambda x: Cast(x, DType.I64), DType.I64),
+        (DType.F64, lambda x: apply("add", x, x), lambda x: apply(bits_of(DType.F64), x), DType.U64),
+        (DType.F16, lambda x: Cast(x, DType.F16), lambda x: apply(bits_of(DType.F16), x), DType.U16),
+    ],
+)
+def test_what_is_rounded_in_any_type_has_bounds(
+    source: DType, twice: Callable[[Expr], Expr], taken: Callable[[Expr], Expr], target: DType
+) -> None:
+    names = at("s0")
+    stage = Stage("map", (axis("s0", 9),), (), None, taken(twice(Load("x0", names))), "y0", names, target)
+    operand, output = Operand("x0", at(9), source), Operand("y0", at(9), target)
+    workload = Workload((operand,), (), (output,), (stage,))
+    operands = {"x0": np.linspace(1, 9, 9).astype(source.numpy)}
+    least, most = reference_bounds(workload, operands)["y0"]
+    exact = reference_outputs(workload, operands)["y0"].astype(np.float64)
+    assert (least <= exact).all()
+    assert (exact <= most).all()
+    assert np.isfinite(least).all()
+    assert np.isfinite(most).all()
