@@ -16,6 +16,7 @@ from compiler.schedule.scattered import scattered
 from compiler.schedule.separated import separated
 from compiler.schedule.short_constants import short_constants
 from compiler.schedule.skewed import skewed
+from compiler.schedule.space_to_batch import space_to_batch
 from compiler.schedule.state import State, initial_state
 from compiler.schedule.steps import Algorithm
 from compiler.schedule.strassen import strassen
@@ -45,6 +46,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "moments": moments,
     "short_constants": short_constants,
     "skewed": skewed,
+    "space_to_batch": space_to_batch,
 }
 
 

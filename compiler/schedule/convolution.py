@@ -73,6 +73,13 @@ class Convolution:
         return tuple(numbered.get(a.name, a) for a in self.batch)
 
     @property
+    def images(self) -> tuple[Axis, ...]:
+        """Axes of the batch of known extent along which images differ, and nothing else does."""
+        moved = {name for index in self.taps.indices for name in index.names()}
+        slid = {deep.row.name for deep in self.deep}
+        return tuple(a for a in self.batch if a.extent.constant is not None and a.name not in moved | slid)
+
+    @property
     def summed(self) -> int:
         """Products of a sum, but for the window's of `rows`."""
         return self.channel.size * prod(deep.window.size for deep in self.deep)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.errors import ScheduleError
-from compiler.loop.ir import LoopKind
-from compiler.schedule.state import ScheduledStage, State
+from compiler.index import Index
+from compiler.loop.ir import Extent, LoopKind, extent
+from compiler.schedule.state import Loop, ScheduledStage, State
 from compiler.schedule.steps import Reorder
+from compiler.symbol import ceiling
 
 
 def reorder(state: State, step: Reorder) -> State:
     """`for a: for b: for c`, loops=(c, a) → `for c: for b: for a`; loops that are not named stay where they are.
+
+    The inner part of a split loop may get around the outer one, before other stages are computed in the loops. Where the
+    last part is shorter, it is the outer loop that then ends earlier, for the last places of a part:
+
+    `for i.o in 0..ceil(n/f): for i.i in 0..min(f, n - i.o*f)` → `for i.i in 0..f: for i.o in 0..ceil((n - i.i)/f)`
 
     Legal where no loop ends up outside a loop that its extent depends on, a parallel loop stays outermost and no vector
     gets around another stage. Any order of a reduction is legal: sums may be taken in any order within the error that
@@ -25,10 +32,28 @@ def reorder(state: State, step: Reorder) -> State:
     successors = iter(named)
     chosen = set(step.loops)
     loops = tuple(next(successors) if loop.name in chosen else loop for loop in stage.loops)
-    new = replace(stage, loops=loops)
+    alone = all(s.attachment is None or s.attachment.consumer != step.stage for s in state.stages)
+    new = replace(stage, loops=_interchanged(loops) if alone else loops)
     check_order(new)
     _check_guests(state, new)
     return state.with_stage(new)
+
+
+def _interchanged(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
+    """The loops with the ends of inner parts that got around their outer ones at those."""
+    found = list(loops)
+    for place, inner in enumerate(loops):
+        bound = inner.extent.bound
+        if bound is None or not inner.name.endswith(".i"):
+            continue
+        outer = f"{inner.name.removesuffix('.i')}.o"
+        at = next((p for p, loop in enumerate(loops) if p > place and loop.name == outer), None)
+        if at is None or not bound.is_linear() or (factor := -bound.coefficient(outer)) != inner.extent.limit:
+            continue
+        found[place] = replace(inner, extent=Extent(factor))
+        left = ceiling(bound + Index.of(outer) * factor - inner.name, factor)
+        found[at] = replace(loops[at], extent=extent(loops[at].extent.limit, left))
+    return tuple(found)
 
 
 def _check_guests(state: State, stage: ScheduledStage) -> None:

@@ -12,7 +12,8 @@ There are (m + r - 1)^2 entries, and as many multiplications where the direct fo
 along one dimension and then along the other, which takes about half the operations of both at once. The constant G k is
 computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image.
 
-Groups of channels are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r
+The tiles of several images are numbered one after the other, for a small image alone has few of them. Groups of channels
+are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r
 entries wide. Where the window has one dimension, everything is along that, and the other one is a batch. Of a window of
 three, or of two that differ, the products sum over the first: what it slides along is numbered as the data number it.
 
@@ -21,7 +22,7 @@ Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -81,7 +82,10 @@ class _Rewriting:
         self.n = found.stride * (m - 1) + found.rows[0][1].size
         self.tiles = tuple(-(-row.size // m) for row, _ in found.rows)
         self.apart = apart
-        numbered = (axis("e", self.n ** len(self.tiles)),), (axis("t", prod(self.tiles)),)
+        self.images = () if apart else found.images
+        self.batch = tuple(a for a in found.batch if a not in self.images)
+        places = prod(a.size for a in self.images) * prod(self.tiles)
+        numbered = (axis("e", self.n ** len(self.tiles)),), (axis("t", places),)
         self.entries, self.places = (self._axes("e", self.n), self._tile_axes()) if apart else numbered
 
     def workload(self) -> Workload:
@@ -94,8 +98,8 @@ class _Rewriting:
         transform = Transform(shape, self._filter(), kind)
         entries = self.n ** len(self.tiles)
         changed = Operand(taps.name, _at(*lead, entries), self.types.taps, constant=True)
-        data_axes = (*self._data_lead(self._axes("e", self.n)), *self._tile_axes(), self.found.channel)
-        output_axes = (*self._lead(()), *self._tile_axes(), *self._axes("i", self.m), self.found.maps)
+        data_axes = (*self._data_lead(self._axes("e", self.n)), *self._place_axes(), self.found.channel)
+        output_axes = (*self._lead(()), *self._place_axes(), *self._axes("i", self.m), self.found.maps)
         product_axes = (*self._each(self._lead), self.found.maps)
         place = old.stages.index(self.found.stage)
         tiles, outputs = self._tiles(data_axes), self._outputs(output_axes)
@@ -134,8 +138,8 @@ class _Rewriting:
 
     def _lead(self, entries: tuple[Axis, ...]) -> tuple[Axis, ...]:
         """Axes of entries and the batch in the order of buffers, whose first dimension alone can be symbolic."""
-        opened = tuple(a for a in self.found.batch if a.extent.constant is None)
-        return (*opened, *entries, *(a for a in self.found.batch if a not in opened))
+        opened = tuple(a for a in self.batch if a.extent.constant is None)
+        return (*opened, *entries, *(a for a in self.batch if a not in opened))
 
     def _data_lead(self, entries: tuple[Axis, ...]) -> tuple[Axis, ...]:
         """The same of what the data become."""
@@ -151,28 +155,21 @@ class _Rewriting:
 
     def _at(self, lead: Callable[[tuple[Axis, ...]], tuple[Axis, ...]]) -> tuple[Index, ...]:
         """The same as indices, where entries and tiles have an axis for each dimension."""
-        numbers = (
-            *self._numbered("e", [self.n] * len(self.tiles)),
-            *self._numbered("t", self.tiles),
-        )
+        entries, places = self._axes("e", self.n), self._place_axes()
+        numbers = (*self._numbered(entries), *self._numbered(places))
         known = dict(zip((*self.entries, *self.places), numbers, strict=True))
         return tuple(known.get(a) or Index.of(a.name) for a in self._each(lead))
 
     def _tile_axes(self) -> tuple[Axis, ...]:
         return tuple(axis(f"t{d}", size) for d, size in enumerate(self.tiles))
 
-    def _numbered(self, name: str, sizes: Sequence[int]) -> tuple[Index, ...]:
-        """How the products' buffers number a place whose coordinates are axes of that name."""
-        if self.apart:
-            return tuple(Index.of(f"{name}{d}") for d in self.dimensions)
-        return (self._number(name, sizes),)
+    def _place_axes(self) -> tuple[Axis, ...]:
+        """The image of a tile, where tiles of several are numbered, and its coordinates there."""
+        return (*self.images, *self._tile_axes())
 
-    def _number(self, name: str, sizes: Sequence[int]) -> Index:
-        """The number of a place whose coordinates are axes of that name."""
-        first, *others = (Index.of(f"{name}{d}") for d in self.dimensions)
-        for size, other in zip(sizes[1:], others, strict=True):
-            first = first * size + other
-        return first
+    def _numbered(self, axes: tuple[Axis, ...]) -> tuple[Index, ...]:
+        """How the products' buffers number a place with those coordinates."""
+        return tuple(Index.of(a.name) for a in axes) if self.apart else (_number(axes),)
 
     def _buffer(self, name: str, dtype: DType, *axes: Axis) -> Operand:
         return Operand(f"{name}_buffer", tuple(a.extent for a in axes), dtype)
@@ -184,10 +181,10 @@ class _Rewriting:
             return plain
         (places,) = self.places
         moved = {n for index in self.found.taps.indices for n in index.names()}
-        if not any(a.name in moved for a in self.found.batch):
+        if not any(a.name in moved for a in self.batch):
             return plain
         *lead, _, wide = plain.shape
-        beside = prod(a.size for a in self.found.batch if a.extent.constant is not None)
+        beside = prod(a.size for a in self.batch if a.extent.constant is not None)
         rows = spread_rows(places.size, beside * axes[-1].size * dtype.size_bytes)
         return replace(plain, shape=(*lead, Index.of(rows), wide))
 
@@ -200,7 +197,7 @@ class _Rewriting:
             if not isinstance(e, Load) or e.buffer != target:
                 return None
             at = dict(zip(names, e.indices, strict=True))
-            lead = (at[a.name] for a in self._lead(()))
+            lead = (at[a.name] for a in (*self._lead(()), *self.images))
             places = [at[row.name] for row, _ in self.found.rows]
             place = (*lead, *(p // m for p in places), *(p % m for p in places), at[self.found.maps.name])
             return self.types.divided(Load("outputs_buffer", place))
@@ -224,7 +221,7 @@ class _Rewriting:
             own = (
                 axes
                 if last
-                else (*self._data_lead(self._axes("e", self.n)[:1]), *self._tile_axes(), inner[1], axes[-1])
+                else (*self._data_lead(self._axes("e", self.n)[:1]), *self._place_axes(), inner[1], axes[-1])
             )
             name = "tiles_sum" if last else "tiles_rows"
             factor = self._pick(self.matrices.data, f"e{d}", f"j{d}", dtype)
@@ -255,7 +252,7 @@ class _Rewriting:
         slid = {Index.of(d.place.name): d.index for d in deep}
         place = (Index.of(a.name) for a in self._each(self._data_lead))
         tiles = Load("tiles_buffer", (*(slid.get(i, i) for i in place), Index.of(channel.name)))
-        entry = self._number("e", [self.n] * len(self.tiles)) if self.apart else Index.of("e")
+        entry = _number(self._axes("e", self.n)) if self.apart else Index.of("e")
         taps = Load(self.found.taps.buffer, (*lead, entry))
         body = Apply("mul", (self._as(self.dtype, tiles), self._as(self.dtype, taps)))
         at = tuple(Index.of(a.name) for a in axes)
@@ -271,7 +268,7 @@ class _Rewriting:
         stages = list[Stage]()
         for d in self.dimensions:
             last = d == len(self.dimensions) - 1
-            own = (*self._lead(()), *self._tile_axes(), axis("i0", self.m), *entries[1:], axes[-1])
+            own = (*self._lead(()), *self._place_axes(), axis("i0", self.m), *entries[1:], axes[-1])
             name, places = ("outputs", axes) if last else ("outputs_rows", own)
             factor = self._pick(matrix, f"i{d}", f"e{d}", self.dtype)
             stages.append(self._sum(name, places, entries[d], factor, value))
@@ -286,6 +283,14 @@ class _Rewriting:
         """An entry of a matrix of which two axes number the rows and the columns."""
         values = tuple(float(v) for entries in matrix for v in entries)
         return Pick(values, Index.of(row) * len(matrix[0]) + column, dtype)
+
+
+def _number(axes: tuple[Axis, ...]) -> Index:
+    """The number of a place with those coordinates."""
+    place = Index.of(0)
+    for a in axes:
+        place = place * a.size + a.name
+    return place
 
 
 def _names(axes: tuple[Axis, ...]) -> tuple[Index, ...]:

@@ -16,6 +16,7 @@ from math import prod
 
 from compiler.index import Index
 from compiler.schedule.convolution import Convolution, find_convolution
+from compiler.schedule.space_to_batch import find_dilation
 from compiler.schedule.steps import ComputeAt, Split, Step
 from compiler.space.default_order import NEAR
 from compiler.space.register_tile import RegisterTile
@@ -37,12 +38,12 @@ REREAD = 1 / 100
 def winograd_blocks(workload: Workload, m: int, target: Target) -> WinogradBlocks | None:
     """Blocks of tiles of m x m outputs; None where the second cache holds too few of them, or all.
 
-    Of floats, without groups of channels, and along all dimensions of the window. Nothing is left over: each kind of
+    Of floats, without groups of channels or gaps in the window, and along all of its dimensions. Nothing is left over: each kind of
     short block would have code of its own.
     """
     source = winograd_source(workload, m)
     found = None if source is None else find_convolution(source[1])
-    if found is None or not found.stage.dtype.is_float or found.deep:
+    if found is None or not found.stage.dtype.is_float or found.deep or find_dilation(workload) is not None:
         return None
     moved = {name for index in found.taps.indices for name in index.names()}
     sizes = [row.size for row, _ in found.rows]

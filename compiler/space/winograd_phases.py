@@ -19,6 +19,8 @@ from compiler.schedule.cook_toom import cook_toom, growth
 from compiler.schedule.copied_data import TYPES, copied_data
 from compiler.schedule.padded import STAGE as PADDED
 from compiler.schedule.padded import find_padding, padded
+from compiler.schedule.space_to_batch import STAGE as SPREAD
+from compiler.schedule.space_to_batch import find_dilation, space_to_batch
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Reorder, Split, Step
 from compiler.schedule.winograd import winograd
 from compiler.space.dot_phases import copy_steps, instructions
@@ -76,9 +78,11 @@ def _has_room(found: Convolution) -> bool:
 def winograd_source(workload: Workload, m: int) -> tuple[tuple[Algorithm, ...], Workload] | None:
     """What the algorithm starts from: a copy of what is padded, with room for whole tiles of m, of bytes channels last.
 
-    None where there is none.
+    Of a dilated window it is one of interleaved images. None where there is none.
     """
     if workload.stages[0].dtype.is_float:
+        if find_dilation(workload) is not None:
+            return (Algorithm("space_to_batch", (m,)),), space_to_batch(workload, (m,))
         if find_padding(workload) is None:
             return (), workload
         return (Algorithm("padded", (m,)),), padded(workload, (m,))
@@ -108,6 +112,8 @@ class WinogradPhases:
             msg = "the workload is no convolution"
             raise ValueError(msg)
         self._found, self._m = found, m
+        dilation = find_dilation(workload)
+        self._gaps = () if dilation is None else dilation.gaps
         copies, self._copied = source
         parameters = (m, 1) if apart else (m,)
         self.algorithms = (*copies, Algorithm("winograd", parameters))
@@ -185,7 +191,7 @@ class WinogradPhases:
         if len(self.algorithms) == 1:
             return []
         copy = self.workload.stages[0]
-        if copy.name == PADDED:
+        if copy.name in (PADDED, SPREAD):
             return map_steps(self.workload, copy, self._target, self._target.cores)
         return copy_steps(self.workload, self._target)
 
@@ -225,11 +231,23 @@ class WinogradPhases:
     @cached_property
     def _after(self) -> list[Step]:
         """The outputs' transform and the map after it: a tile of outputs at a time."""
-        rows = [row.name for row, _ in self._found.rows]
-        split = [Split(self._store.name, row, self._m) for row in rows]
-        outer = [*(a.name for a in self._found.batch), *(f"{row}.o" for row in rows)]
-        shared = share(self._store.name, outer)
-        return [*split, *self._stored(outer, [f"{row}.i" for row in rows]), *shared]
+        store, gaps = self._store.name, {g.row.name: g.dilation for g in self._gaps}
+        split: list[Step] = []
+        for row in self._rows:
+            split.append(Split(store, row, self._m * gaps.get(row, 1)))
+            split += [Split(store, f"{row}.i", gaps[row])] if row in gaps else []
+        batch = [a.name for a in self._found.batch if a.name in self._store.ranges]
+        images = [f"{row}.i.i" for row in gaps]
+        outer = [*batch, *images, *(f"{row}.o" for row in self._rows)]
+        places = [f"{row}.i.o" if row in gaps else f"{row}.i" for row in self._rows]
+        shared = share(store, outer)
+        return [*split, *self._stored(outer, places), *shared]
+
+    @property
+    def _rows(self) -> list[str]:
+        """The rows as the store names them."""
+        interleaved = {gaps.rows().name: gaps.row.name for gaps in self._gaps}
+        return [interleaved.get(row.name, row.name) for row, _ in self._found.rows]
 
     @property
     def _store(self) -> Stage:
@@ -245,8 +263,13 @@ class WinogradPhases:
         store = self._store
         lanes = tile_axes(self.workload, store, self._target, self._by_name["outputs"]).lanes
         maps, batch, tiles = self._found.maps.name, [a.name for a in self._found.batch], self._each("t")
-        rows = [row for row, _ in self._found.rows]
-        whole = tuple(place for place, row in zip(places, rows, strict=True) if row.size % self._m == 0)
+        rows = self._rows
+        ends = {gaps.row.name for gaps in self._gaps if gaps.row.size % gaps.dilation}
+        whole = tuple(
+            place
+            for place, name, (row, _) in zip(places, rows, self._found.rows, strict=True)
+            if row.size % self._m == 0 and name not in ends
+        )
         steps: list[Step] = [
             Split(store.name, maps, lanes),
             Reorder(store.name, (*outer, f"{maps}.o", *places, f"{maps}.i")),

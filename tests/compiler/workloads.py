@@ -74,6 +74,33 @@ def padded_convolution(size: int, ic: int, oc: int, kernel: int, stride: int = 1
     return anchored((out, out, oc), (kernel, kernel, ic), "sum", body, operands)
 
 
+def dilated(
+    size: tuple[int, ...],
+    ic: int,
+    oc: int,
+    taps: int,
+    gaps: tuple[int, ...],
+    *,
+    pad: int = 0,
+    images: tuple[int, ...] = (),
+) -> Workload:
+    """Channels-last, of data of that size: places of the window are `gaps` apart; `pad`: zeros on each side.
+
+    `images`: axes of a batch in front.
+    """
+    first, ranks = len(images), range(len(size))
+    rows = [Index.of(f"s{first + d}") + Index.of(f"r{d}") * gap - pad for d, gap in enumerate(gaps)]
+    lead, channel, maps = at(*(f"s{d}" for d in range(first))), f"r{len(size)}", f"s{first + len(size)}"
+    data: Expr = Load("x0", (*lead, *rows, Index.of(channel)))
+    if pad:
+        data = Guard(tuple(Bound(row, 0, n) for row, n in zip(rows, size, strict=True)), data, Const(0.0))
+    body = apply("mul", data, Load("c0", at(maps, channel, *(f"r{d}" for d in ranks))))
+    window = (taps,) * len(size)
+    operands = (operand("x0", *images, *size, ic), operand("c0", oc, ic, *window, constant=True))
+    out = (n + 2 * pad - gap * (taps - 1) for n, gap in zip(size, gaps, strict=True))
+    return anchored((*images, *out, oc), (*window, ic), "sum", body, operands)
+
+
 def embedding(size: int, ic: int, oc: int, kernel: int, stride: int | None = None) -> Workload:
     """Channels first, windows side by side, as of an image cut into patches; the result channels last.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
 from compiler.loop.ir import LoopKind
 from compiler.loop.printer import print_nest
 from compiler.loop.simplify import simplify
@@ -17,7 +18,8 @@ from compiler.schedule.state import initial_state
 from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
 from compiler.space.rules import build_space
 from compiler.target import PRESETS
-from tests.compiler.workloads import convolution, depthwise, lstm_cell, matmul
+from tests.compiler.execute import relative_error, run_interpreted, run_native
+from tests.compiler.workloads import convolution, depthwise, lstm_cell, matmul, random_operands
 
 Golden = Callable[[str, str], None]
 
@@ -69,7 +71,15 @@ ILLEGAL: dict[str, tuple[tuple[Step, ...], str]] = {
     "fuse across the reduction": ((Fuse("anchor", "s1", "r0"),), "one reduces"),
     "reorder with a repeat": ((Reorder("anchor", ("s0", "s0")),), "named twice"),
     "tile outside what it depends on": (
-        (Split("epilogue", "s0", 3), Reorder("epilogue", ("s0.i", "s0.o"))),
+        (Split("epilogue", "s0", 4), Split("epilogue", "s0.i", 2), Reorder("epilogue", ("s0.i.o", "s0.o"))),
+        "must stand inside",
+    ),
+    "tile outside what it depends on, where another stage is computed": (
+        (
+            Split("epilogue", "s0", 3),
+            ComputeAt("anchor", "epilogue", "s1"),
+            Reorder("epilogue", ("s0.i", "s0.o")),
+        ),
         "must stand inside",
     ),
     "vector that is not innermost": ((Bind("epilogue", "s0", LoopKind.VECTOR),), "only the innermost"),
@@ -162,6 +172,23 @@ def test_an_illegal_step_is_refused(case: str) -> None:
     steps, message = ILLEGAL[case]
     with pytest.raises(ScheduleError, match=message):
         replay(matmul(7, 20, 5), Schedule(steps))
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4, 7, 9])
+def test_the_inner_part_of_a_split_gets_around_the_outer_one(factor: int) -> None:
+    workload = matmul(7, 20, 5)
+    steps = (
+        Split("epilogue", "s1", 2 * factor),
+        Split("epilogue", "s1.i", factor),
+        Reorder("epilogue", ("s1.i.i", "s1.i.o")),
+        Split("epilogue", "s0", factor),
+        Reorder("epilogue", ("s0.i", "s1.o", "s1.i.i", "s0.o")),
+        ComputeAt("anchor", "epilogue", "s0.o"),
+    )
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    assert relative_error(run_native(workload, Schedule(steps), operands), expected) < 1e-6
+    assert relative_error(run_interpreted(workload, Schedule(steps), operands), expected) < 1e-6
 
 
 def test_a_step_leaves_the_state_before_it_alone() -> None:

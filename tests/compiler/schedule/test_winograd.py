@@ -217,7 +217,7 @@ def test_groups_of_many_channels_take_it_without_measuring() -> None:
         assert str(space.values(space.default)["algorithm"]).startswith(default)
 
 
-@pytest.mark.parametrize(("images", "rows"), [(None, 17), (2, 17)])
+@pytest.mark.parametrize(("images", "rows"), [(None, 17), (2, 33)])
 def test_entries_of_groups_do_not_share_the_sets_of_a_cache(images: int | None, rows: int) -> None:
     """16 places of 192 channels are 12 KiB: all 49 entries would begin where a page does."""
     rewritten = winograd(grouped_apart(20, 8, 24, 24, images=images), (5,))

@@ -1,0 +1,66 @@
+"""Space to batch: convolutions of dilated windows as those of interleaved images, and Winograd's algorithm on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.errors import ScheduleError
+from compiler.evaluate import reference_outputs
+from compiler.schedule.convolution import find_convolution
+from compiler.schedule.space_to_batch import find_dilation, space_to_batch
+from compiler.schedule.winograd import winograd
+from compiler.workload.ir import Workload
+from tests.compiler.workloads import convolution, depthwise, dilated, matmul, padded_convolution, random_operands
+
+WORKLOADS = {
+    "no border": dilated((11, 12), 3, 4, 3, (2, 2)),
+    "whole": dilated((8, 8), 3, 4, 3, (2, 2), pad=2),
+    "ragged": dilated((9, 10), 3, 4, 3, (4, 4), pad=4),
+    "wider than the image": dilated((5, 5), 3, 4, 3, (6, 6), pad=6),
+    "little border": dilated((9, 9), 3, 4, 3, (3, 3), pad=1),
+    "two that differ": dilated((9, 10), 3, 4, 3, (2, 3), pad=2),
+    "gaps along one of them": dilated((9, 10), 3, 4, 3, (1, 3), pad=2),
+    "a line": dilated((23,), 3, 4, 3, (4,), pad=4),
+    "a volume": dilated((7, 8, 9), 2, 3, 2, (2, 2, 2), pad=1),
+    "images": dilated((9, 10), 3, 4, 3, (2, 2), pad=2, images=(2,)),
+}
+
+
+def _agrees(workload: Workload, rewritten: Workload) -> None:
+    operands = random_operands(workload)
+    expected = reference_outputs(workload, operands)["y0"]
+    transformed = {n: t.apply(operands[n].astype(np.float64)) for n, t in rewritten.transforms.items()}
+    got = reference_outputs(rewritten, {**operands, **transformed})["y0"]
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("tile", [(), (2,), (3,)])
+@pytest.mark.parametrize("workload", [pytest.param(w, id=name) for name, w in WORKLOADS.items()])
+def test_the_rewritten_workload_is_equivalent(workload: Workload, tile: tuple[int, ...]) -> None:
+    rewritten = space_to_batch(workload, tile)
+    _agrees(workload, rewritten)
+    assert find_dilation(rewritten) is None
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize("workload", [pytest.param(w, id=name) for name, w in WORKLOADS.items()])
+def test_tiles_of_all_images_are_numbered_together(workload: Workload, m: int) -> None:
+    spread = space_to_batch(workload, (m,))
+    assert find_convolution(spread) is not None
+    _agrees(workload, winograd(spread, (m,)))
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(convolution(7, 4, 3, 3), id="neighbours"),
+        pytest.param(padded_convolution(7, 4, 3, 3, 2), id="stride"),
+        pytest.param(depthwise(9, 4), id="depthwise"),
+        pytest.param(matmul(4, 5, 6), id="matrices"),
+    ],
+)
+def test_windows_without_gaps_are_none(workload: Workload) -> None:
+    assert find_dilation(workload) is None
+    with pytest.raises(ScheduleError, match="dilated window"):
+        space_to_batch(workload, ())
