@@ -15,8 +15,8 @@ from compiler.symbol import ceiling
 def reorder(state: State, step: Reorder) -> State:
     """`for a: for b: for c`, loops=(c, a) → `for c: for b: for a`; loops that are not named stay where they are.
 
-    The inner part of a split loop may get around the outer one, before other stages are computed in the loops. Where the
-    last part is shorter, it is the outer loop that then ends earlier, for the last places of a part:
+    The inner part of a split loop may get around the outer one, before other stages are computed in the loops. Where
+    the last part is shorter, it is the outer loop that then ends earlier, for the last places of a part:
 
     `for i.o in 0..ceil(n/f): for i.i in 0..min(f, n - i.o*f)` → `for i.i in 0..f: for i.o in 0..ceil((n - i.i)/f)`
 

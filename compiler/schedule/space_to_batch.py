@@ -94,7 +94,12 @@ def _gaps(workload: Workload, stage: Stage, load: Load, taps: Load) -> tuple[Gap
     found = []
     for place, index in enumerate(load.indices):
         others = {n for p, other in enumerate(load.indices) if p != place for n in other.names()}
-        if Index.of(shape[place]).constant is None or not index.is_affine() or len(index.terms) != len({"row", "window"}) or index.names() & others:
+        if (
+            Index.of(shape[place]).constant is None
+            or not index.is_affine()
+            or len(index.terms) != len({"row", "window"})
+            or index.names() & others
+        ):
             continue
         row = next((rows[name] for name in index.names() if name in rows), None)
         window = next((windows[name] for name in index.names() if name in windows), None)
@@ -134,9 +139,7 @@ class _Rewriting:
         def rule(e: Expr) -> Expr | None:
             return Load(BUFFER, moved) if e == self.found.element else None
 
-        anchor = replace(
-            self.stage, axes=axes, body=rewrite(self.stage.body, rule), target_indices=places
-        )
+        anchor = replace(self.stage, axes=axes, body=rewrite(self.stage.body, rule), target_indices=places)
         buffer = Operand(BUFFER, tuple(a.extent for a in copy.axes), self.source.dtype)
         kept = (target if t.name == target.name else t for t in self.old.temporaries)
         others = (s.rewritten(self._read) for s in self.old.stages[1:])
@@ -188,7 +191,11 @@ class _Rewriting:
     @property
     def _ranges(self) -> dict[str, int]:
         """Of what meets in dimensions without gaps, with room for whole tiles."""
-        found = {a.name: -(-a.size // self.tile) * self.tile for a in self.stage.axes if a.extent.constant is not None}
+        found = {
+            a.name: -(-a.size // self.tile) * self.tile
+            for a in self.stage.axes
+            if a.extent.constant is not None
+        }
         return found | {a.name: a.size for a in self.stage.reduce_axes if a.extent.constant is not None}
 
     def _read(self, body: Expr) -> Expr:
@@ -202,7 +209,11 @@ class _Rewriting:
             found: list[Index] = []
             for a in self.stage.axes:
                 gaps = self.by_row.get(a.name)
-                found += [at[a.name]] if gaps is None else [at[a.name] % gaps.dilation, at[a.name] // gaps.dilation]
+                found += (
+                    [at[a.name]]
+                    if gaps is None
+                    else [at[a.name] % gaps.dilation, at[a.name] // gaps.dilation]
+                )
             return replace(e, indices=tuple(found))
 
         return rewrite(body, rule)

@@ -12,9 +12,9 @@ There are (m + r - 1)^2 entries, and as many multiplications where the direct fo
 along one dimension and then along the other, which takes about half the operations of both at once. The constant G k is
 computed once, in float64. All m^2 places of a tile are there, also where it sticks out of the image.
 
-The tiles of several images are numbered one after the other, for a small image alone has few of them. Groups of channels
-are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r
-entries wide. Where the window has one dimension, everything is along that, and the other one is a batch. Of a window of
+The tiles of several images are numbered one after the other, for a small image alone has few of them. Groups of
+channels are products beside each other. With a stride s, tiles of the data are s*m apart, and s*(m - 1) + r entries
+wide. Where the window has one dimension, everything is along that, and the other one is a batch. Of a window of
 three, or of two that differ, the products sum over the first: what it slides along is numbered as the data number it.
 
 Of bytes the tiles and G k are whole numbers of 16 bits, and the result is exact (compiler/schedule/winograd_types.py).

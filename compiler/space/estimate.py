@@ -4,8 +4,10 @@
            + bytes of what is stored between phases, written and read
            + bytes of the constants                                     each over the rate at which they come
 
-Entries of a constant matrix that are 0 leave nothing to compute. Constants come from beyond the second cache, in a
-network from far beyond: what fetches them ahead hides less than it seems to where one kernel runs again and again.
+Entries of a constant matrix that are 0 leave nothing to compute, and neither do places of a window with gaps that lie
+outside of the data: whole tiles of them are passed over (compiler/loop/skip.py). Constants come from beyond the second
+cache, in a network from far beyond: what fetches them ahead hides less than it seems to where one kernel runs again and
+again.
 Where the rate at which they come is known (`Target.memory_rate`), they arrive behind arithmetic, in part:
 
     constants * constants / (constants + arithmetic)
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Set
 from math import prod
 
-from compiler.scalar import Pick, walk
+from compiler.scalar import Apply, Bound, Guard, Pick, walk
 from compiler.space.default_order import FAR, NEAR
 from compiler.target import Target
 from compiler.workload.ir import Stage, Workload
@@ -28,6 +30,9 @@ STREAMED = FAR / 2
 """Cycles per byte of what is written and read from end to end, which hardware follows."""
 KEPT_UP = 8
 """Second caches of what is stored between phases that are near where what is read ahead arrives behind arithmetic."""
+
+_GAPS = 2
+"""Places from one tap of a window to the next, from where on tiles may lie outside for a tap."""
 
 
 def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
@@ -43,7 +48,7 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
 
 def arithmetic_cycles(workload: Workload, target: Target) -> float:
     """Cycles of what all stages compute."""
-    return sum(s.points * _kept(s) / _at_once(s, target) for s in workload.stages)
+    return sum(s.points * _kept(s) * _inside(s) / _at_once(s, target) for s in workload.stages)
 
 
 def _at_once(stage: Stage, target: Target) -> float:
@@ -63,6 +68,32 @@ def _kept(stage: Stage) -> float:
     """Share of a stage's points that are left where its constant matrices have no 0."""
     matrices = [e.values for e in walk(stage.body) if isinstance(e, Pick)]
     return prod(sum(value != 0 for value in values) / len(values) for values in matrices)
+
+
+def _inside(stage: Stage) -> float:
+    """Share of a sum's points at which a window with gaps is inside of the data."""
+    if not isinstance(stage.body, Apply) or stage.body.op != "mul" or stage.reducer != "sum":
+        return 1.0
+    bounds = [b for e in stage.body.args if isinstance(e, Guard) for b in e.bounds]
+    return prod(_held(bound, stage) for bound in bounds)
+
+
+def _held(bound: Bound, stage: Stage) -> float:
+    """Share of the places of a row and the taps of a window for which a test holds; 1 of taps that are neighbours."""
+    sizes = {a.name: a.size for a in (*stage.axes, *stage.reduce_axes)}
+    names = [name for name in bound.index.names() if name in sizes]
+    taps = [a.name for a in stage.reduce_axes if a.name in names]
+    if len(names) != len({"row", "tap"}) or len(taps) != 1 or not bound.index.is_affine():
+        return 1.0
+    if abs(bound.index.coefficient(taps[0])) < _GAPS:
+        return 1.0
+    (row,) = (name for name in names if name not in taps)
+    held = 0
+    for tap in range(sizes[taps[0]]):
+        start, step = bound.index.const + bound.index.coefficient(taps[0]) * tap, bound.index.coefficient(row)
+        places = (start + step * place for place in range(sizes[row]))
+        held += sum(bound.low <= place < bound.high for place in places)
+    return held / (sizes[row] * sizes[taps[0]])
 
 
 def fetched(constants: int, arithmetic: float, target: Target) -> float:

@@ -38,8 +38,8 @@ REREAD = 1 / 100
 def winograd_blocks(workload: Workload, m: int, target: Target) -> WinogradBlocks | None:
     """Blocks of tiles of m x m outputs; None where the second cache holds too few of them, or all.
 
-    Of floats, without groups of channels or gaps in the window, and along all of its dimensions. Nothing is left over: each kind of
-    short block would have code of its own.
+    Of floats, without groups of channels or gaps in the window, and along all of its dimensions. Nothing is left over:
+    each kind of short block would have code of its own.
     """
     source = winograd_source(workload, m)
     found = None if source is None else find_convolution(source[1])

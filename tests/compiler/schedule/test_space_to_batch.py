@@ -10,8 +10,18 @@ from compiler.evaluate import reference_outputs
 from compiler.schedule.convolution import find_convolution
 from compiler.schedule.space_to_batch import find_dilation, space_to_batch
 from compiler.schedule.winograd import winograd
+from compiler.space.estimate import arithmetic_cycles
+from compiler.space.rules import build_space
+from compiler.target import PRESETS
 from compiler.workload.ir import Workload
-from tests.compiler.workloads import convolution, depthwise, dilated, matmul, padded_convolution, random_operands
+from tests.compiler.workloads import (
+    convolution,
+    depthwise,
+    dilated,
+    matmul,
+    padded_convolution,
+    random_operands,
+)
 
 WORKLOADS = {
     "no border": dilated((11, 12), 3, 4, 3, (2, 2)),
@@ -64,3 +74,17 @@ def test_windows_without_gaps_are_none(workload: Workload) -> None:
     assert find_dilation(workload) is None
     with pytest.raises(ScheduleError, match="dilated window"):
         space_to_batch(workload, ())
+
+
+def test_places_outside_of_the_image_cost_nothing() -> None:
+    """Taps 30 places apart see an image of 32 places less than half of the time."""
+    target = PRESETS["x86-64-v3"]
+    far, near = (dilated((32, 32), 64, 64, 3, (gap, gap), pad=gap) for gap in (30, 1))
+    share = arithmetic_cycles(far, target) / arithmetic_cycles(near, target)
+    assert share == pytest.approx(((32 + 2 + 2) / 96) ** 2, rel=0.05)
+
+
+@pytest.mark.parametrize(("gap", "algorithm"), [(2, "winograd"), (4, "winograd"), (30, "direct")])
+def test_it_is_taken_without_measuring_where_it_is_cheaper(gap: int, algorithm: str) -> None:
+    space = build_space(dilated((32, 32), 128, 128, 3, (gap, gap), pad=gap), PRESETS["x86-64-v3"], 1)
+    assert str(space.values(space.default)["algorithm"]).startswith(algorithm)

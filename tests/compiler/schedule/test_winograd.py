@@ -34,6 +34,7 @@ from tests.compiler.workloads import (
     KINDS,
     convolution,
     depthwise,
+    dilated,
     grouped,
     grouped_apart,
     matmul,
@@ -257,6 +258,8 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
         padded_convolution(22, 20, 33, 3, 2),
         grouped_apart(13, 3, 24, 20),
         grouped_apart(8, 4, 16, 16, images=2),
+        dilated((13, 17), 19, 21, 3, (2, 4), pad=3, images=(2,)),
+        dilated((30,), 20, 24, 3, (7,), pad=7),
     ],
 )
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
