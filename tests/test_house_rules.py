@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,17 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _tree(path: Path) -> ast.AST:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """What the rules are about, of a file that is parsed once."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return tuple(
+        n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom | ast.Attribute | ast.Call)
+    )
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imports(path: Path) -> Iterator[str]:
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -45,7 +51,7 @@ def test_the_environment_is_read_in_its_files_only() -> None:
         _where(path, node)
         for path in _sources(*PACKAGES)
         if _name(path) not in READS_ENVIRONMENT
-        for node in ast.walk(_tree(path))
+        for node in _nodes(path)
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv", "putenv"}
     ]
     assert found == []
@@ -56,7 +62,7 @@ def test_only_the_session_commits() -> None:
         _where(path, node)
         for path in _sources(*PACKAGES)
         if _name(path) not in COMMITS
-        for node in ast.walk(_tree(path))
+        for node in _nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit"
     ]
     assert found == []
@@ -66,7 +72,7 @@ def test_nothing_is_pickled() -> None:
     found = [
         f"{_name(path)}: {module}"
         for path in _sources(*PACKAGES, "examples", "benchmarks", "tests")
-        for module in _imports(_tree(path))
+        for module in _imports(path)
         if module.split(".")[0] in PICKLES
     ]
     assert found == []
@@ -76,7 +82,7 @@ def test_imports_are_absolute() -> None:
     found = [
         _where(path, node)
         for path in _sources(*PACKAGES, "examples", "benchmarks", "tests")
-        for node in ast.walk(_tree(path))
+        for node in _nodes(path)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert found == []
@@ -89,7 +95,5 @@ def test_files_stay_readable_in_one_sitting() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_says_what_it_is(package: str) -> None:
-    silent = [
-        _name(p) for p in _sources(package) if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))
-    ]
+    silent = [_name(p) for p in _sources(package) if not p.read_text(encoding="utf-8").startswith('"""')]
     assert silent == []

@@ -23,6 +23,7 @@ from compiler.target import Target, native_target
 from compiler.workload.ir import Workload
 from compiler.workload.program import Program
 from examples.networks import NAMES, filled
+from tests.slow import THREADS
 
 BUDGET = 1e-4
 
@@ -69,7 +70,7 @@ def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Network(filled(request.param, tmp_path_factory.mktemp("networks")))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", THREADS)
 def test_untuned(network: Network, threads: int) -> None:
     module = compile_program(network.program, native_target(), threads, NoSource())
     for _ in range(2):

@@ -10,6 +10,7 @@ import pytest
 from compiler.codegen.kernel import Kernel, Phase
 from tests.faults import planted
 from tests.faults.planted import HALO, SIZE, store
+from tests.slow import every
 from tests.workers.children import children
 from tuner.measure import Built, FailureKind, Measured, MeasureFailed, MeasureOptions
 from tuner.pairs import LOOKS
@@ -66,7 +67,7 @@ def test_each_is_its_kind_and_the_run_goes_on(runner: LocalRunner, name: str) ->
         assert measured.build_s == 0.25
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", every(2, PLANTED))
 def test_a_comparison_leaves_it_out_and_goes_on(runner: LocalRunner, name: str) -> None:
     bad, kind = PLANTED[name]
     good = planted.planted()
@@ -102,7 +103,7 @@ def test_what_fails_while_others_are_timed_with_it_is_found(
     assert failed == {2: kind, 4: FailureKind.CRASH}
 
 
-@pytest.mark.parametrize("name", [*PLANTED, "aborts the second time"])
+@pytest.mark.parametrize("name", ["aborts the second time", *every(3, PLANTED)])
 def test_a_pacer_that_cannot_run_is_left_out(runner: LocalRunner, name: str) -> None:
     """One that runs has a time, right or wrong: nothing else of it is used."""
     late = planted.planted(planted.ABORTS_THE_SECOND_TIME), FailureKind.CRASH

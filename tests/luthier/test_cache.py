@@ -85,7 +85,7 @@ def test_whatever_the_code_depends_on_is_in_the_key(
 
 def test_what_the_log_has_learned_since_is_used(mlp: Path, compiled: list[str]) -> None:
     before = luthier.compile(mlp, threads=1)
-    report = luthier.tune(mlp, threads=1, trials=6, seconds=60)
+    report = luthier.tune(mlp, threads=1, trials=3, seconds=60)
     compiled.clear()
     after = luthier.compile(mlp, threads=1)
     assert {t.lookup for t in before.lookups} == {"default"}

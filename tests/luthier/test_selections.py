@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from luthier.backend import prepare
+from tests.slow import slow
 
 
 def run(kind: str, *inputs: np.ndarray[Any, Any], outputs: int = 1, **attributes: Any) -> list[Any]:
@@ -104,7 +105,7 @@ def test_suppression_takes_what_a_greedy_search_takes(most: int) -> None:
     assert got.tolist() == greedy(boxes, scores, most, 0.3, 0.2)
 
 
-@pytest.mark.parametrize("threshold", [0.2, 0.97, 0.9984, 2.0, 0.0])
+@pytest.mark.parametrize("threshold", [slow(0.2), 0.97, 0.9984, 2.0, slow(0.0)])
 @pytest.mark.parametrize("most", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_suppression_of_many_boxes_of_which_few_are_liked(most: int, threshold: float) -> None:
     """Few, one and none of 300, which are sorted out before; what is no number is not liked, and ends nothing."""
@@ -122,7 +123,7 @@ def test_suppression_of_many_boxes_of_which_few_are_liked(most: int, threshold: 
         assert got.tolist() == wanted
 
 
-@pytest.mark.parametrize("threshold", [None, 0.2])
+@pytest.mark.parametrize("threshold", [slow(None), 0.2])
 @pytest.mark.parametrize("alike", [0, 40, 150])
 def test_suppression_among_the_best_and_among_all(alike: int, threshold: float | None) -> None:
     """The best of a class are enough, or most of them are one box, or all are and others have to be looked at."""
@@ -150,8 +151,7 @@ def test_places_of_extremes(kind: str, last: int, keep: int) -> None:
     np.testing.assert_array_equal(got, wanted[:, None] if keep else wanted)
 
 
-@pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize("count", [5, 40])
+@pytest.mark.parametrize(("count", "largest"), [(5, 1), (40, 0), slow(5, 0), slow(40, 1)])
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.int32, np.uint8, np.int64])
 def test_the_first_of_an_order(kind: Any, count: int, largest: int) -> None:
     """Of equal elements the first, NaN as the largest, zeros equal; the few and the some have ways of their own."""

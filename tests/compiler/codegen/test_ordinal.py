@@ -21,6 +21,7 @@ from compiler.workload.leeway import reference_bounds
 from tests.compiler.execute import run_native
 from tests.compiler.frontend.models import model
 from tests.compiler.workloads import at, mapped, operand
+from tests.slow import slow
 
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -1e-45, 1.0, -1.0, 3.4e38, -3.4e38]
 
@@ -71,7 +72,7 @@ def test_of_what_is_computed_there_are_several_right_ones() -> None:
     np.testing.assert_array_equal(exact, same)
 
 
-@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("largest", [slow(0), 1])
 @pytest.mark.parametrize(
     ("shape", "axis", "count"),
     [

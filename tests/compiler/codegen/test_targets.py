@@ -36,7 +36,7 @@ from tests.compiler.workloads import (
     transpose,
 )
 
-RANDOM_SCHEDULES = 1
+RANDOM_SCHEDULES = 0
 MORE_SCHEDULES = 12
 TOLERANCE = 1e-5
 

@@ -16,13 +16,14 @@ from compiler.space.space import number
 from compiler.target import LINE_BYTES, PRESETS, native_target
 from tests.compiler.execute import run_native
 from tests.compiler.workloads import mapped, operand, random_operands, transpose
+from tests.slow import THREADS
 
 
 @pytest.mark.parametrize(
     ("rows", "columns"),
     [(16, 16), (10, 23), (33, 17), (64, 3), (3, 64), (50, 40), (70, 8), (70, 12), (8, 70)],
 )
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", THREADS)
 def test_every_assignment_moves_every_element(rows: int, columns: int, threads: int) -> None:
     workload = transpose(rows, columns)
     operands = random_operands(workload)

@@ -14,6 +14,7 @@ from compiler.pipeline import compile_program, lower
 from compiler.schedule.source import NoSource
 from compiler.target import native_target
 from tests.compiler.frontend.models import model
+from tests.slow import slow
 
 STEPS, BATCH, INPUTS, UNITS = 4, 3, 5, 6
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -79,7 +80,7 @@ def wanted(kind: str, directions: list[bool], a: Arrays, *, after: bool) -> tupl
 
 @pytest.mark.parametrize("kind", list(GATES))
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("lengths", [None, [4, 2, 3]])
+@pytest.mark.parametrize("lengths", [slow(None), [4, 2, 3]])
 @pytest.mark.parametrize("turned", [0, 1])
 def test_recurrent_operators(kind: str, direction: str, lengths: list[int] | None, turned: int) -> None:
     """`turned`: batches first, and a GRU's gate after the product."""

@@ -30,6 +30,7 @@ from tests.compiler.frontend.cases import (
     weights,
 )
 from tests.compiler.frontend.models import model
+from tests.slow import slow
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 DATA, UPDATES = weights(4, 5, 3), weights(3, 5, 2)
@@ -247,7 +248,7 @@ def test_the_first_few_of_many_blocks(axis: int, values: int, size: int, largest
 
 
 @pytest.mark.parametrize("largest", [0, 1])
-@pytest.mark.parametrize("size", [4000, 3997])
+@pytest.mark.parametrize("size", [slow(4000), 3997])
 @pytest.mark.parametrize("values", [1, 2, 300, 1 << 20])
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
 def test_some_of_many_blocks(kind: Any, values: int, size: int, largest: int) -> None:

@@ -16,12 +16,13 @@ from compiler.schedule.source import NoSource
 from compiler.target import get_target, native_target
 from tests.compiler.frontend.models import model
 from tests.onnx_runtime import expected_outputs
+from tests.slow import slow
 
 MOST = 400
 """Expressions of a store that nine phases end in."""
 
 
-@pytest.mark.parametrize("strides", [[3, 1, 3], [2, 2, 3], [1, 4, 4]])
+@pytest.mark.parametrize("strides", [slow([3, 1, 3]), [2, 2, 3], slow([1, 4, 4])])
 def test_a_chain_of_guards_of_several_tests_is_not_copied_for_each_of_them(strides: list[int]) -> None:
     """Each phase is where one remainder along each axis is: copies multiplied by two or four."""
     random = np.random.default_rng(0)

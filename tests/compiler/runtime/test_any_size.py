@@ -23,6 +23,7 @@ from compiler.schedule.steps import Split
 from compiler.target import Target, native_target
 from compiler.workload.ir import Workload, workload_from_json, workload_json
 from tests.onnx_runtime import expected_outputs
+from tests.slow import THREADS, slow
 
 SIZES = (1, 2, 7, 32, 3)
 Dim = int | str | None
@@ -113,7 +114,7 @@ def compiled(model: onnx.ModelProto, threads: int = 1) -> Module:
     return compile_program(lower_any_size(model), native_target(), threads, NoSource())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("name", MODELS)
 def test_one_module_is_right_for_every_size(name: str, threads: int) -> None:
     model = MODELS[name]()
@@ -317,8 +318,7 @@ def test_updates_of_an_open_number(kind: str, reduction: str) -> None:
     module.close()
 
 
-@pytest.mark.parametrize("exclusive", [0, 1])
-@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (1, 1), slow(0, 1), slow(1, 0)])
 def test_sums_up_to_each_element_of_an_axis_of_open_size(exclusive: int, reverse: int) -> None:
     scan = node("CumSum", "x axis", "y", exclusive=exclusive, reverse=reverse)
     module = compiled(built([scan], {"x": ["n", 3]}, {"y": ["n", 3]}, {"axis": [0]}))

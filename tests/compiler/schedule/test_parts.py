@@ -47,6 +47,7 @@ from tests.compiler.workloads import (
     windowed,
     with_second_output,
 )
+from tests.slow import every
 
 
 def knob_choices(space: SearchSpace, name: str) -> list[int]:
@@ -148,7 +149,7 @@ def formed(monkeypatch: pytest.MonkeyPatch, form: tuple[int, ...]) -> None:
     monkeypatch.setattr("compiler.space.part_phases.FORMS", (form,))
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", every(3, FORMS))
 def test_the_interpreter_agrees_in_each_form(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     workload, form = FORMS[name]
     formed(monkeypatch, form)

@@ -21,6 +21,7 @@ from tests.compiler.workloads import (
     random_operands,
     windows,
 )
+from tests.slow import THREADS
 
 V3 = replace(PRESETS["x86-64-v3"], l1_bytes=32 << 10, l2_bytes=512 << 10)
 V4 = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
@@ -114,7 +115,7 @@ def test_elsewhere_tiles_lie_along_the_lines(workload: Workload) -> None:
     assert "down" not in knobs.get("algorithm", ())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize(
     "workload",
     [

@@ -25,6 +25,7 @@ from tests.compiler.workloads import (
     random_operands,
     row_sum,
 )
+from tests.slow import THREADS
 
 V3, V4 = PRESETS["x86-64-v3"], PRESETS["x86-64-v4"]
 FEW_COLUMNS = {
@@ -43,7 +44,7 @@ def offered(workload: Workload, threads: int = 1) -> bool:
 
 
 @pytest.mark.parametrize("case", FEW_COLUMNS)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", THREADS)
 def test_products_are_the_same(case: str, threads: int) -> None:
     workload, rng = FEW_COLUMNS[case], random.Random(5)
     operands = random_operands(workload)

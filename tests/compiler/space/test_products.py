@@ -30,6 +30,7 @@ from tests.compiler.execute import interpreted_outputs, native_outputs, stored_e
 from tests.compiler.frontend.models import model as network
 from tests.compiler.schedule.test_matrices import WITH_MATRICES
 from tests.compiler.workloads import KINDS, random_operands
+from tests.slow import slow
 
 SHAPES = {
     "even": (2, 16, 24, 8),
@@ -64,7 +65,7 @@ def test_random_schedules_agree_with_the_reference(shape: str, masked: bool) -> 
         assert stored_error(workload, got, expected) < tolerance(workload, values), values
 
 
-@pytest.mark.parametrize("places", [130, 192, 37])
+@pytest.mark.parametrize("places", [slow(130), slow(192), 37])
 def test_results_that_lie_across_the_rows(places: int) -> None:
     """The lanes of the second product are columns of its own; blocks of rows are turned where they are stored."""
     workload = image_attention(places, 8, 40)

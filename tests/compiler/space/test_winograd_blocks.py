@@ -30,6 +30,7 @@ from tests.compiler.workloads import (
     row_convolution,
     windowed,
 )
+from tests.slow import THREADS
 
 NEAR = replace(PRESETS["x86-64-v4"], cpu="znver5")
 """Memory keeps up with a core."""
@@ -80,7 +81,7 @@ def sizes(nest: LoopNest) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("case", IMAGES)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", THREADS)
 def test_results_are_the_same(case: str, threads: int) -> None:
     workload, rng = IMAGES[case], random.Random(case)
     operands = random_operands(workload)

@@ -201,7 +201,7 @@ def test_candidates_together_have_the_features_of_each_alone(
 ) -> None:
     task = Task(workload, PRESETS["x86-64-v3"], 2, 1, "any")
     space, rng = build_space(workload, task.target, 2), random.Random(0)
-    candidates = [Candidate(space.schedule(space.sample(rng))) for _ in range(60)]
+    candidates = [Candidate(space.schedule(space.sample(rng))) for _ in range(20)]
     extract = NestFeatures()
     together = extract(task, candidates)
     monkeypatch.setattr("tuner.cost_model.heavy.parametric_nests", _unfollowed)
