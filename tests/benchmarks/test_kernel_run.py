@@ -20,6 +20,7 @@ from compiler.target import native_target
 from compiler.workload.evaluate import evaluate_program
 from luthier.bench.canary import Canary
 from tests.compiler.workloads import convolution as workload_of_convolution
+from tests.slow import slow
 
 
 @pytest.fixture(scope="module", name="canary")
@@ -41,7 +42,9 @@ def test_a_row_has_kernels_models_and_ceilings(tmp_path: Path, canary: Canary) -
     assert row["ceilings"]["l1"] > 1e9
 
 
-@pytest.mark.parametrize("case", ["tuned before", "direct and tuned before", "not before", "direct alone"])
+@pytest.mark.parametrize(
+    "case", ["tuned before", slow("direct and tuned before"), "not before", slow("direct alone")]
+)
 def test_several_threads_are_timed_beside_one(case: str, tmp_path: Path) -> None:
     """With what was tuned for one; else with the default, unless that may be another algorithm."""
     with canaries(native_target(), [1, 2]) as singers:

@@ -15,7 +15,7 @@ from service.db.upgrade import open_database
 from service.records.log import SqlTuningLog
 
 ROOT = Path(__file__).resolve().parents[2]
-TRIALS = 24
+TRIALS = 16
 WAIT_S = 120.0
 
 

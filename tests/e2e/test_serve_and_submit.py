@@ -57,11 +57,11 @@ def test_a_model_is_tuned_through_a_server(
     monkeypatch.setenv("LUTHIER_TOKEN", server["token"])
     monkeypatch.setenv("LUTHIER_SERVER", server["url"])
     done = cli_process(
-        "submit", model, "--threads", "1", "--trials", "12", "--seconds", "20", "--report", "report", "--json"
+        "submit", model, "--threads", "1", "--trials", "6", "--seconds", "20", "--report", "report", "--json"
     )
     assert done.returncode == 0, done.stderr
     document = _validated(done.stdout, "submit")
-    assert document["report"]["trials"] == 12
+    assert document["report"]["trials"] == 6
     assert (tmp_path / "report" / "report.html").is_file()
 
     compiled = cli("compile", model, "-o", "mlp.luthier", "--threads", "1", "--require-tuned", "--json")

@@ -17,7 +17,7 @@ from examples.networks import filled
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 CONTRACTS = Path(__file__).resolve().parents[2] / "docs" / "contracts"
-BUDGET = ("--threads", "1", "--trials", "12", "--seconds", "20", "--seed", "3")
+BUDGET = ("--threads", "1", "--trials", "6", "--seconds", "20", "--seed", "3")
 
 
 def _document(done: subprocess.CompletedProcess[str], contract: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def test_tune_compile_bench_inspect(mlp: Path, cli_process: Cli, cli: Cli, tmp_p
 
     tuned = _document(cli_process("tune", mlp, *BUDGET, "--report", "report", "--json"), "tune")
     assert tuned["model"] == "mlp"
-    assert tuned["trials"] == 12 == sum(task["trials"] for task in tuned["tasks"])
+    assert tuned["trials"] == 6 == sum(task["trials"] for task in tuned["tasks"])
     assert tuned["speedup"] == pytest.approx(tuned["untuned_ms"] / tuned["tuned_ms"])
     assert "<svg" in (tmp_path / "report" / "report.html").read_text()
     report = luthier.TuningReport.from_json(json.loads((tmp_path / "report" / "report.json").read_text()))
@@ -80,9 +80,9 @@ def test_tune_compile_bench_inspect(mlp: Path, cli_process: Cli, cli: Cli, tmp_p
 def test_the_same_from_python(mlp: Path, tmp_path: Path) -> None:
     seen: list[str] = []
     report = luthier.tune(
-        mlp.read_bytes(), threads=1, trials=12, seconds=20, progress=lambda event: seen.append(event.type)
+        mlp.read_bytes(), threads=1, trials=6, seconds=20, progress=lambda event: seen.append(event.type)
     )
-    assert report.trials == 12
+    assert report.trials == 6
     assert {"state", "trial", "task"} <= set(seen)
     module = luthier.compile(mlp, threads=1)
     assert {task.lookup for task in module.lookups} == {"exact"}

@@ -88,7 +88,7 @@ def check_finished(database: Database, job: Job, trials: int) -> None:
 def test_a_job_from_submission_to_a_model_that_runs(server: Server, tmp_path: Path) -> None:
     events: list[Event] = []
     with Client(server.url, TOKEN) as client:
-        job = client.submit(small_model(), name="small", trials=12, threads=1)
+        job = client.submit(small_model(), name="small", trials=6, threads=1)
         job.wait(timeout=90, progress=events.append)
         assert job.status == "succeeded"
         assert job.id in [other.id for other in client.jobs()]
@@ -97,10 +97,10 @@ def test_a_job_from_submission_to_a_model_that_runs(server: Server, tmp_path: Pa
         path = job.artifact(tmp_path / "small.luthier")
 
     assert [e.seq for e in events] == list(range(1, len(events) + 1))
-    assert sum(e.type == "trial" for e in events) == 12
+    assert sum(e.type == "trial" for e in events) == 6
     assert {"task", "trial", "best", "state"} == {e.type for e in events}
     assert [e.data["state"] for e in events if e.type == "state"][-1] == "succeeded"
-    assert report["trials"] == 12
+    assert report["trials"] == 6
     assert report["published"] is (report["speedup_interval"][0] > 1)
     assert report["speedup"] == pytest.approx(report["untuned_ms"] / report["tuned_ms"])
     assert all(task["tuned_us"] > 0 for task in report["tasks"])
