@@ -117,6 +117,15 @@ def causal_sound(channels: int, length: int) -> onnx.ModelProto:
     return n.model(n.op("Add", "x", n.conv(y, (channels, channels), 1, rank=1)))
 
 
+def temporal(channels: int, length: int) -> onnx.ModelProto:
+    """Residual layers along time, each of which looks twice as far as the one before."""
+    n, x = Network({"x": (1, channels, length)}), "x"
+    for dilation in (1, 2, 4, 8, 16, 32):
+        y = n.relu(n.conv(x, (channels, channels), 3, dilation=dilation, rank=1))
+        x = n.relu(n.op("Add", x, n.conv(y, (channels, channels), 1, rank=1)))
+    return n.model(x)
+
+
 def vocoder(channels: int, length: int) -> onnx.ModelProto:
     """A transposed convolution along time."""
     n = Network({"x": (1, channels, length)})
@@ -210,6 +219,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[object, ...]]] = {
     waves: ((512, 8000),),
     conformer: ((256, 200),),
     causal_sound: ((64, 1000),),
+    temporal: ((64, 1000), (256, 400)),
     vocoder: ((128, 200),),
     layers: ((1, 784, 512, 512, 10), (64, 784, 512, 512, 10), (8, 2048, 2048), (1, 256, 256, 256, 256)),
     points: ((1024,),),

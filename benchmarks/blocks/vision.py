@@ -118,6 +118,14 @@ def dilated(channels: int, size: int) -> onnx.ModelProto:
     return n.model(n.relu(n.conv(n.op("Concat", *found, axis=1), (256, 64), 1)))
 
 
+def atrous(channels: int, size: int, dilation: int) -> onnx.ModelProto:
+    """A bottleneck of a network that keeps its resolution: it has gaps in its windows instead of strides."""
+    n, narrow = images(channels, size), channels // 4
+    y = n.relu(n.conv("x", (channels, narrow), 1))
+    y = n.relu(n.conv(y, (narrow, narrow), 3, dilation=dilation))
+    return n.model(n.relu(n.op("Add", "x", n.conv(y, (narrow, channels), 1))))
+
+
 def dense(channels: int, size: int) -> onnx.ModelProto:
     """Each layer adds 32 channels to what it reads."""
     n, x = images(channels, size), "x"
@@ -281,6 +289,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[int | str, ...]]] = {
     residual: ((64, 28, 8), (256, 14, 4)),
     detector: ((32, 160), (128, 40), (256, 20)),
     dilated: ((256, 33),),
+    atrous: ((1024, 28, 2), (2048, 28, 4), (1024, 65, 2)),
     dense: ((256, 28), (512, 14)),
     shuffled: ((116, 28), (232, 14), (464, 7)),
     image_attention: ((128, 16, 128, 16), (64, 32, 32, 28)),

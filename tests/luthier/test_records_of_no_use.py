@@ -85,7 +85,7 @@ def test_tuning_finds_another_whatever_time_it_has(model: Path, options: BuildOp
     if trials == "with the trial of the record":
         with open_log(options.database) as log:
             log.append_trials([Trial(tasks[0].key, NO_SUCH_LOOP, FAST, "here", 0)])
-    report = tune(model, trials=4, threads=1, database=options.database)
+    report = tune(model, trials=9, threads=1, database=options.database)
     assert {t.status for t in report.tasks if t.name == tasks[0].name} <= {"tuned", "default"}
     image = compile_model(model, options, require_tuned=True)
     assert {t.lookup for t in image.lookups} == {"exact"}

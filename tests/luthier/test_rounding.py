@@ -117,7 +117,7 @@ def test_a_larger_budget_is_kept_to(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_tuned_model_is_found_with_the_budget_that_it_was_tuned_for() -> None:
     proto = difference(3e-2)
-    report = luthier.tune(proto, trials=4, threads=1)
+    report = luthier.tune(proto, trials=12, threads=1)
     assert report.tuned_ms > 0
     options = make_options(threads=1)
     image = build.compile_model(proto, options, require_tuned=True)
