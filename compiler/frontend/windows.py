@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,18 @@ class Window:
     def taps(self) -> int:
         """Taps of which any position is inside the input or in front of it: a window may be larger than all of it."""
         return min(self.kernel, (self.size - 1 + self.before) // self.dilation + 1)
+
+    @property
+    def seen(self) -> range:
+        """Taps that are inside of the input for any output; the first one where none is."""
+        last = (self.outputs - 1) * self.stride - self.before
+        first = max(0, -(last // self.dilation))
+        return range(first, self.taps) if first < self.taps else range(1)
+
+    def narrowed(self, taps: range) -> Window:
+        """The window of some neighbouring taps alone, which may begin behind the input's first element."""
+        front, behind = taps.start * self.dilation, (self.kernel - taps.stop) * self.dilation
+        return replace(self, kernel=len(taps), before=self.before - front, after=self.after - behind)
 
     @property
     def pads(self) -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from compiler.loop.ir import LoopKind
 from compiler.scalar import loads
 from compiler.schedule.steps import Bind, ComputeAt, Pack, Reorder, RFactor, Split, Step
+from compiler.space.estimate import share_inside
 from compiler.space.share import share
 from compiler.space.space import Value, number
 from compiler.symbol import Axis
@@ -87,11 +88,11 @@ def default_depth(tile: RegisterTile, vectors: int) -> int:
 
     Half of that where a panel serves few places: it is hardly read before the next has to be there as well. A product
     whose other factor lies in a line of its own has that line in the cache too: what the next rows find in it is lost
-    where not all fit.
+    where not all fit. Taps outside of the image read nothing.
     """
     *parts, whole = tile.depths
     line = _line_of_one(tile)
-    bytes_of_one = vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + line
+    bytes_of_one = (vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + line) * share_inside(tile.anchor)
     share = 4 if _places(tile) < MANY_PLACES else 2
     if not parts or whole * bytes_of_one <= tile.target.l2_bytes // share:
         return whole

@@ -48,7 +48,7 @@ def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> fl
 
 def arithmetic_cycles(workload: Workload, target: Target) -> float:
     """Cycles of what all stages compute."""
-    return sum(s.points * _kept(s) * _inside(s) / _at_once(s, target) for s in workload.stages)
+    return sum(s.points * _kept(s) * share_inside(s) / _at_once(s, target) for s in workload.stages)
 
 
 def _at_once(stage: Stage, target: Target) -> float:
@@ -70,7 +70,7 @@ def _kept(stage: Stage) -> float:
     return prod(sum(value != 0 for value in values) / len(values) for values in matrices)
 
 
-def _inside(stage: Stage) -> float:
+def share_inside(stage: Stage) -> float:
     """Share of a sum's points at which a window with gaps is inside of the data."""
     if not isinstance(stage.body, Apply) or stage.body.op != "mul" or stage.reducer != "sum":
         return 1.0

@@ -60,6 +60,7 @@ def convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window]) ->
 
 def emit_convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window]) -> None:
     """Convolve x with w; add input 2 where given."""
+    w, slides = _without_unseen_taps(call, x, w, slides)
     found = convolution(call, x, w, slides)
     axes, out_channel = found.axes, at(found.axes)[1]
     weights = call.builder.shapes[w]
@@ -73,6 +74,22 @@ def emit_convolution(call: OperatorCall, x: str, w: str, slides: Sequence[Window
         call.reject(f"has a bias of shape {list(call.shape(2))} for {weights[0]} channels")
     value = Load(call.intermediate(compute, "convolution"), at(axes))
     return call.emit(Compute(axes, (), None, apply("add", value, Load(bias, (out_channel,)))))
+
+
+def _without_unseen_taps(
+    call: OperatorCall, x: str, w: str, slides: Sequence[Window]
+) -> tuple[str, Sequence[Window]]:
+    """The weights and windows without outer taps that only ever see padding: those of gaps wider than the image."""
+    taps = [s.seen for s in slides]
+    sizes = range(2, 2 + len(slides))
+    if all(len(t) == s.kernel for t, s in zip(taps, slides, strict=True)) or call.builder.is_open(x, sizes):
+        return w, slides
+    axes = output_axes((*call.builder.shapes[w][:2], *map(len, taps)))
+    out_channel, channel, *places = at(axes)
+    kept = (p + t.start for p, t in zip(places, taps, strict=True))
+    some = Compute(axes, (), None, Load(w, (out_channel, channel, *kept)))
+    narrow = tuple(s.narrowed(t) for s, t in zip(slides, taps, strict=True))
+    return call.intermediate(some, "seen"), narrow
 
 
 def _check_shapes(call: OperatorCall, x: tuple[int, ...], w: tuple[int, ...], groups: int) -> None:

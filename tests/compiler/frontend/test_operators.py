@@ -33,6 +33,9 @@ CONVOLUTIONS = [
         "Conv", IMAGE, weights(5, 4, 3, 2), weights(5), strides=[2, 1], pads=[1, 0, 2, 1], kernel_shape=[3, 2]
     ),
     case("Conv", IMAGE, weights(5, 4, 3, 3), dilations=[2, 1], pads=[2, 1, 2, 1]),
+    case("Conv", IMAGE, weights(5, 4, 3, 3), dilations=[9, 4], pads=[9, 4, 9, 4]),
+    case("Conv", IMAGE, weights(5, 4, 3, 2), weights(5), dilations=[8, 3], pads=[1, 9, 20, 0]),
+    case("Conv", IMAGE, weights(5, 4, 3, 2), dilations=[9, 3], pads=[30, 0, 0, 0], strides=[2, 1]),
     case("Conv", IMAGE, weights(4, 1, 3, 3), group=4, pads=[1, 1, 1, 1]),
     case("Conv", IMAGE, weights(8, 1, 3, 3), weights(8), group=4, strides=[2, 2]),
     case("Conv", IMAGE, weights(4, 1, 1, 1), group=4),
