@@ -92,7 +92,9 @@ def default_depth(tile: RegisterTile, vectors: int) -> int:
     """
     *parts, whole = tile.depths
     line = _line_of_one(tile)
-    bytes_of_one = (vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + line) * share_inside(tile.anchor)
+    bytes_of_one = (vectors * tile.axes.lanes * tile.anchor.dtype.size_bytes + line) * share_inside(
+        tile.anchor
+    )
     share = 4 if _places(tile) < MANY_PLACES else 2
     if not parts or whole * bytes_of_one <= tile.target.l2_bytes // share:
         return whole

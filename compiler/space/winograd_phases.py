@@ -231,12 +231,14 @@ class WinogradPhases:
     @cached_property
     def _after(self) -> list[Step]:
         """The outputs' transform and the map after it: a tile of outputs at a time."""
-        store, gaps = self._store.name, {g.row.name: g.dilation for g in self._gaps}
+        store, apart = self._store.name, {g.row.name for g in self._gaps}
+        gaps = {g.row.name: g.dilation for g in self._gaps if g.row.name in self._rows}
         split: list[Step] = []
         for row in self._rows:
             split.append(Split(store, row, self._m * gaps.get(row, 1)))
             split += [Split(store, f"{row}.i", gaps[row])] if row in gaps else []
-        batch = [a.name for a in self._found.batch if a.name in self._store.ranges]
+        known = {a.name for a in self._found.batch} | apart - gaps.keys()
+        batch = [a.name for a in self._store.axes if a.name in known]
         images = [f"{row}.i.i" for row in gaps]
         outer = [*batch, *images, *(f"{row}.o" for row in self._rows)]
         places = [f"{row}.i.o" if row in gaps else f"{row}.i" for row in self._rows]

@@ -262,6 +262,7 @@ def test_it_does_not_apply_to_a_matrix_product() -> None:
         grouped_apart(8, 4, 16, 16, images=2),
         dilated((13, 17), 19, 21, 3, (2, 4), pad=3, images=(2,)),
         slow(dilated((30,), 20, 24, 3, (7,), pad=7)),
+        dilated((5, 8, 11), 20, 21, 3, (3, 2, 3), pad=3),
     ],
 )
 @pytest.mark.parametrize("threads", THREADS)
