@@ -9,6 +9,8 @@ TIMED := $(addprefix tests/,workers \
 	$(addprefix e2e/test_,demo.py kill_and_resume.py serve_and_submit.py tune_then_compile.py) \
 	$(addprefix service/test_,jobs.py published.py tuning.py))
 
+CODE := luthier compiler tuner workers service migrations benchmarks examples
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench-models bench-kernels bench-search golden up down clean
 
@@ -22,6 +24,7 @@ $(STAMP): pyproject.toml
 		|| { echo 'Luthier needs Python 3.11 or newer; run make PYTHON=/path/to/python3.11'; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@$(BIN)/python -m compileall -q $(CODE) # pip does so with all but editable packages
 	@touch $@
 
 demo: $(STAMP) ## Tune ResNet-50 through a local server in three minutes, and show what it gave

@@ -85,15 +85,18 @@ def _held(bound: Bound, stage: Stage) -> float:
     taps = [a.name for a in stage.reduce_axes if a.name in names]
     if len(names) != len({"row", "tap"}) or len(taps) != 1 or not bound.index.is_affine():
         return 1.0
-    if abs(bound.index.coefficient(taps[0])) < _GAPS:
-        return 1.0
     (row,) = (name for name in names if name not in taps)
+    if bound.index.coefficient(taps[0]) < _GAPS or bound.index.coefficient(row) < 1:
+        return 1.0
+    index, places = bound.index, range(sizes[row])
+    starts = range(
+        index.const, index.const + index.coefficient(taps[0]) * sizes[taps[0]], index.coefficient(taps[0])
+    )
     held = 0
-    for tap in range(sizes[taps[0]]):
-        start, step = bound.index.const + bound.index.coefficient(taps[0]) * tap, bound.index.coefficient(row)
-        places = (start + step * place for place in range(sizes[row]))
-        held += sum(bound.low <= place < bound.high for place in places)
-    return held / (sizes[row] * sizes[taps[0]])
+    for start in starts:
+        first, behind = (-((start - end) // index.coefficient(row)) for end in (bound.low, bound.high))
+        held += len(places[max(0, first) : max(0, behind)])
+    return held / (len(places) * len(starts))
 
 
 def fetched(constants: int, arithmetic: float, target: Target) -> float:

@@ -164,6 +164,7 @@ def test_a_kind_of_machine_is_left_out_where_there_are_two() -> None:
     assert gates.groups == 2
 
 
+@pytest.mark.slow
 def test_what_was_learned_elsewhere_helps_from_the_first_trials_on() -> None:
     trees = lab.left_out(SAMPLES)
     curves = lab.replay_all(POOLS, SAMPLES, 3, 24, trees)

@@ -19,6 +19,7 @@ from luthier.api import tune
 from luthier.build import BuildOptions, compile_model, make_options, open_log
 from luthier.levels import inspect_tasks, level_text
 from service.records.source import task_error_budget
+from tests.slow import slow
 from tuner.measure import Measured
 from tuner.record import Trial, TuningRecord
 from tuner.task import Task
@@ -79,7 +80,7 @@ def test_it_does_not_count_where_all_must_be_tuned(model: Path, options: BuildOp
     assert "luthier tune" in str(raised.value)
 
 
-@pytest.mark.parametrize("trials", ["without trials", "with the trial of the record"])
+@pytest.mark.parametrize("trials", [slow("without trials"), "with the trial of the record"])
 def test_tuning_finds_another_whatever_time_it_has(model: Path, options: BuildOptions, trials: str) -> None:
     tasks = fill(model, options)
     if trials == "with the trial of the record":

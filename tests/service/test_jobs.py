@@ -24,7 +24,7 @@ from service.records.log import SqlTuningLog
 from tests.service.server import TOKEN, Server, serve, small_model
 
 Submit = Callable[..., Job]
-ENOUGH = 20
+ENOUGH = 12
 """Trials that take more than one batch."""
 LONG = 400
 """Trials that no test waits for."""
