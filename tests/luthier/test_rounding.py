@@ -115,6 +115,7 @@ def test_a_larger_budget_is_kept_to(caplog: pytest.LogCaptureFixture) -> None:
     assert "enlarges errors" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_tuned_model_is_found_with_the_budget_that_it_was_tuned_for() -> None:
     proto = difference(3e-2)
     report = luthier.tune(proto, trials=12, threads=1)

@@ -119,12 +119,13 @@ FOR_CROSS: dict[str, Workload] = {**REPRESENTATIVE, **quantised()}
 def schedules(
     workloads: Mapping[str, Workload], target: Target, count: int = RANDOM_SCHEDULES
 ) -> list[tuple[str, Workload, Schedule]]:
-    """The default of every kernel, every algorithm's own start, and so many random ones."""
+    """The default of every kernel and so many random schedules; with those every algorithm's own start, else one."""
     found = []
     for name, workload in workloads.items():
         space = build_space(workload, target, 2)
         rng = random.Random(name)
-        chosen = [space.default, *space.starts, *(space.sample(rng) for _ in range(count))]
+        starts = space.starts if count else space.starts[:1]
+        chosen = [space.default, *starts, *(space.sample(rng) for _ in range(count))]
         found += [(name, workload, space.schedule(assignment)) for assignment in chosen]
     return found
 
