@@ -1,7 +1,7 @@
 """Space to batch: a convolution whose window has gaps, as one without over interleaved images.
 
     t0[h, n] = sum(i, c) (x[h + d*i + k, c] if inside else 0) * w[n, c, i]              h < H; d: the dilation
-    →  spread[p, s, c] = x[d*s + p + k, c] if inside else 0                             p < d: an image; s: its places
+    →  spread[p, e, c] = x[d*e + p + k, c] if inside else 0                             p < d: an image; e: its places
        t0[p, q, n]     = sum(i, c) spread[p, q + i, c] * w[n, c, i]                     q < ceil(H / d)
        what read t0[h, n] reads t0[h % d, h // d, n]
 
@@ -33,7 +33,7 @@ class Gaps:
 
     Attributes:
         place: of the dimension in the load.
-        row, window: the axes that meet there, at `row + dilation * window + offset`.
+        row, window, offset: what meets there, at `row + dilation * window + offset`.
     """
 
     place: int
@@ -94,18 +94,13 @@ def _gaps(workload: Workload, stage: Stage, load: Load, taps: Load) -> tuple[Gap
     found = []
     for place, index in enumerate(load.indices):
         others = {n for p, other in enumerate(load.indices) if p != place for n in other.names()}
-        if (
-            Index.of(shape[place]).constant is None
-            or not index.is_affine()
-            or len(index.terms) != len({"row", "window"})
-            or index.names() & others
-        ):
+        if Index.of(shape[place]).constant is None or not index.is_affine() or index.names() & others:
             continue
         row = next((rows[name] for name in index.names() if name in rows), None)
         window = next((windows[name] for name in index.names() if name in windows), None)
-        if row is None or window is None or index.coefficient(row.name) != 1:
+        if row is None or window is None or index.names() != {row.name, window.name}:
             continue
-        if (dilation := index.coefficient(window.name)) > 1:
+        if index.coefficient(row.name) == 1 and (dilation := index.coefficient(window.name)) > 1:
             found.append(Gaps(place, row, window, dilation, index.const))
     return tuple(found)
 
@@ -159,23 +154,22 @@ class _Rewriting:
         read: list[Index] = []
         moved: list[Index] = []
         bounds: list[Bound] = []
-        tested = {b.index: b for b in self.found.bounds}
+        tested = {b.index for b in self.found.bounds}
         for place, index in enumerate(self.found.load.indices):
             size = Index.of(self.source.shape[place])
             gaps = next((g for g in self.found.gaps if g.place == place), None)
             if gaps is not None:
-                start, rest = divmod(gaps.offset, gaps.dilation)
                 steps = gaps.rows(self.tile).size + gaps.window.size - 1
                 axes += [gaps.images, axis(f"e{place}", steps)]
-                at = Index.of(f"e{place}") * gaps.dilation + f"p{place}" + (start * gaps.dilation + rest)
+                at = Index.of(f"e{place}") * gaps.dilation + f"p{place}" + gaps.offset
                 moved += [Index.of(f"p{place}"), Index.of(f"q{place}") + gaps.window.name]
-                bounds.append(Bound(at, 0, size.const))
+                bounds.append(self._bound(index, at, size))
             elif index in tested:
                 low, high = index.bounds(self._ranges)
                 axes.append(axis(f"e{place}", high - low + 1))
                 at = Index.of(f"e{place}") + low
                 moved.append(index - low)
-                bounds.append(replace(tested[index], index=at))
+                bounds.append(self._bound(index, at, size))
             else:
                 axes.append(Axis(f"e{place}", size))
                 at = Index.of(f"e{place}")
@@ -187,6 +181,12 @@ class _Rewriting:
         element: Expr = Guard(needed, load, Const(0, self.source.dtype)) if needed else load
         at_copy = tuple(Index.of(a.name) for a in axes)
         return Stage(STAGE, tuple(axes), (), None, element, BUFFER, at_copy, self.source.dtype), tuple(moved)
+
+    def _bound(self, index: Index, at: Index, size: Index) -> Bound:
+        """Of what the copy reads in a dimension: what the sum tests there, and that there is such an element."""
+        own = [b for b in self.found.bounds if b.index == index]
+        ends = [b.high for b in own] if size.constant is None else [size.const, *(b.high for b in own)]
+        return Bound(at, max([0, *(b.low for b in own)]), min(ends))
 
     @property
     def _ranges(self) -> dict[str, int]:

@@ -80,21 +80,18 @@ def share_inside(stage: Stage) -> float:
 
 def _held(bound: Bound, stage: Stage) -> float:
     """Share of the places of a row and the taps of a window for which a test holds; 1 of taps that are neighbours."""
-    sizes = {a.name: a.size for a in (*stage.axes, *stage.reduce_axes)}
-    names = [name for name in bound.index.names() if name in sizes]
-    taps = [a.name for a in stage.reduce_axes if a.name in names]
-    if len(names) != len({"row", "tap"}) or len(taps) != 1 or not bound.index.is_affine():
+    index = bound.index
+    row = next((a for a in stage.axes if a.name in index.names()), None)
+    tap = next((a for a in stage.reduce_axes if a.name in index.names()), None)
+    if row is None or tap is None or not index.is_affine() or index.names() != {row.name, tap.name}:
         return 1.0
-    (row,) = (name for name in names if name not in taps)
-    if bound.index.coefficient(taps[0]) < _GAPS or bound.index.coefficient(row) < 1:
+    step, gap = index.coefficient(row.name), index.coefficient(tap.name)
+    if gap < _GAPS or step < 1:
         return 1.0
-    index, places = bound.index, range(sizes[row])
-    starts = range(
-        index.const, index.const + index.coefficient(taps[0]) * sizes[taps[0]], index.coefficient(taps[0])
-    )
+    places, starts = range(row.size), range(index.const, index.const + gap * tap.size, gap)
     held = 0
     for start in starts:
-        first, behind = (-((start - end) // index.coefficient(row)) for end in (bound.low, bound.high))
+        first, behind = (-((start - end) // step) for end in (bound.low, bound.high))
         held += len(places[max(0, first) : max(0, behind)])
     return held / (len(places) * len(starts))
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from compiler.errors import ScheduleError
 from compiler.evaluate import reference_outputs
+from compiler.scalar import Guard
+from compiler.scalar import rewrite as substituted
 from compiler.schedule.convolution import find_convolution
 from compiler.schedule.space_to_batch import find_dilation, space_to_batch
 from compiler.schedule.winograd import winograd
@@ -51,6 +56,20 @@ def test_the_rewritten_workload_is_equivalent(workload: Workload, tile: tuple[in
     rewritten = space_to_batch(workload, tile)
     _agrees(workload, rewritten)
     assert find_dilation(rewritten) is None
+
+
+@pytest.mark.parametrize("rewrite", [lambda w: w, lambda w: winograd(w, (2,))])
+def test_zeros_may_be_where_there_are_elements(rewrite: Callable[[Workload], Workload]) -> None:
+    """As where only a part of what is padded was asked for."""
+    workload = dilated((9, 10), 3, 4, 3, (2, 1), pad=2)
+    guard = workload.stages[0].body.args[0]  # type: ignore[union-attr]
+    assert isinstance(guard, Guard)
+    some = tuple(replace(b, low=b.low + 2, high=b.high - 3) for b in guard.bounds)
+    changed = workload.stages[0].rewritten(
+        lambda body: substituted(body, lambda e: replace(guard, bounds=some) if e == guard else None)
+    )
+    narrow = replace(workload, stages=(changed, *workload.stages[1:]))
+    _agrees(narrow, rewrite(space_to_batch(narrow, (2,))))
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
