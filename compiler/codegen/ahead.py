@@ -10,29 +10,29 @@ Worth an instruction where the panels together are too large for the second cach
 What is read once is a stream, which hardware follows far enough for vectors. Instructions on matrices use it up faster
 where the data is in the first cache, for windows share it: each iteration of theirs asks for what is `STREAM` bytes
 further on, into that cache. Where data comes from the second one, that would be in its way.
+
+What is no constant comes nearer in slices (`compiler/codegen/slices.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
-from typing import TypeGuard
+from collections.abc import Mapping
+from fractions import Fraction
 
-from compiler.index import Index
-from compiler.instruction import INSTRUCTIONS
-from compiler.loop.ir import (
-    Block,
-    Buffer,
-    For,
-    If,
-    Let,
-    LoopKind,
-    Stmt,
-    Store,
-    sub_statements,
-    walk_statements,
+from compiler.codegen.fetches import (
+    Ahead,
+    Reads,
+    innermost,
+    matrix_products,
+    places_read,
+    repeats,
+    times,
 )
-from compiler.scalar import Dot, loads
+from compiler.codegen.slices import Slices, is_sliced
+from compiler.codegen.streamed import is_larger
+from compiler.index import Index
+from compiler.loop.ir import Buffer, For, If, Let, Stmt, sub_statements
+from compiler.scalar import Dot
 from compiler.target import LINE_BYTES, Target
 
 MOST_LINES, MOST_OF_MATRICES = 8, 32
@@ -46,105 +46,62 @@ LEAST_READS = 2
 """Times that a panel is read: what is read once is a stream that hardware follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """What an iteration fetches: so many lines of a buffer, from a place in elements; `near`: into the first cache."""
-
-    buffer: str
-    place: Index
-    lines: int
-    near: bool = False
-
-
-def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> dict[int, Ahead]:
-    """By the identity of an innermost serial loop, what each of its iterations fetches."""
-    limit = target.l2_bytes // 2
-    large = {
-        b.name: _Panels(b)
-        for b in buffers.values()
-        if b.packing is not None and b.elements * b.dtype.size_bytes > limit
-    }
-    if not large or target.grid_threads:
+def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> dict[int, list[Ahead]]:
+    """By the identity of a serial loop, what each of its iterations fetches."""
+    far = target.l2_bytes // 2
+    panels = {b.name: _Panels(b) for b in buffers.values() if b.packing is not None and is_larger(b, far)}
+    slices = {b.name: Slices(b, buffers, far) for b in buffers.values() if is_sliced(b, far)}
+    operands: dict[str, Reads] = {**panels, **slices}
+    if not operands or target.grid_threads:
         return {}
-    for loop, lets in _innermost(body, {}):
-        for name, flat in _reads(loop, large.keys(), buffers, lets):
-            large[name].read(loop, flat)
-    found: dict[int, Ahead] = {}
-    for panels in large.values():
-        if not panels.visit(body, Index()):
-            panels.stream(body, Index())
-        found = {**panels.found, **found}
+    for loop, lets in innermost(body, {}):
+        for name, flat in places_read(loop, operands.keys(), buffers, lets):
+            operands[name].read(flat)
+            if name in panels:
+                panels[name].loops.add(id(loop))
+    for panel in panels.values():
+        if not panel.visit(body, Index()):
+            panel.stream(body, Index())
+    for part in slices.values():
+        part.visit(body, Index())
+    found: dict[int, list[Ahead]] = {}
+    for operand in operands.values():
+        for loop_id, ahead in operand.found.items():
+            found.setdefault(loop_id, []).append(ahead)
     return found
 
 
-def _innermost(stmt: Stmt, lets: Mapping[str, Index]) -> Iterator[tuple[For, Mapping[str, Index]]]:
-    """Serial loops without others inside, and what the names around them stand for."""
-    match stmt:
-        case For(_, _, LoopKind.SERIAL, body) if not any(_is_serial(s) for s in walk_statements(body)):
-            yield stmt, lets
-            return
-        case Let(var, value) if value.is_affine():
-            lets = {**lets, var: value.substitute(lets)}
-        case _:
-            pass
-    for child in sub_statements(stmt):
-        yield from _innermost(child, lets)
-
-
-def _is_serial(stmt: Stmt) -> bool:
-    return isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL
-
-
-def _reads(
-    loop: For, names: Set[str], buffers: Mapping[str, Buffer], lets: Mapping[str, Index]
-) -> Iterator[tuple[str, Index]]:
-    for stmt in walk_statements(loop.body):
-        for load in loads(stmt.value) if isinstance(stmt, Store) else ():
-            if load.buffer in names:
-                yield load.buffer, buffers[load.buffer].flat(load.indices).substitute(lets)
-
-
-@dataclass
-class _Panels:
-    """One packed constant: the loops that read it, and how far in elements each loop moves in it.
-
-    The code of an edge knows some of its loops' numbers: all reads together tell what moves.
-    """
-
-    buffer: Buffer
-    steps: dict[str, int] = field(default_factory=dict)
-    loops: set[int] = field(default_factory=set)
-    found: dict[int, Ahead] = field(default_factory=dict)
-
-    def read(self, loop: For, flat: Index) -> None:
-        """A read in an innermost loop."""
-        self.loops.add(id(loop))
-        steps = {str(name): flat.coefficient(str(name)) for name in flat.names()}
-        self.steps.update({name: step for name, step in steps.items() if step})
+class _Panels(Reads):
+    """One packed constant, fetched by the loops that read it."""
 
     def visit(self, stmt: Stmt, start: Index) -> bool:
         """Find the innermost loop whose iterations read a panel several times; `start` is the panel's, around it."""
-        if not _repeats(stmt):
+        if not repeats(stmt):
             return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
         step = self.steps.get(stmt.var, 0)
         first = start + Index.of(stmt.var) * step
         if self.visit(stmt.body, first):
             return True
-        if not step or self._count(stmt.body, elements=True) < LEAST_READS * step:
+        if not step or self._elements(stmt.body) < LEAST_READS * step:
             return False
-        size, iterations = self.buffer.dtype.size_bytes, self._count(stmt.body, elements=False)
+        size, iterations = self.buffer.dtype.size_bytes, self.count(stmt.body)
         lines = -(-step * size // (iterations * LINE_BYTES))
-        most = MOST_LINES if next(_matrix_products(stmt), None) is None else MOST_OF_MATRICES
+        most = MOST_LINES if next(matrix_products(stmt), None) is None else MOST_OF_MATRICES
         if step * size >= LEAST_PANEL and lines <= most:
-            self._share(stmt.body, first + step, step / iterations, lines)
+            self.spread(
+                stmt.body,
+                Fraction(step, iterations),
+                LINE_BYTES // size,
+                lambda done: Ahead(self.buffer.name, first + step + done, lines),
+            )
         return True
 
     def stream(self, stmt: Stmt, start: Index) -> None:
         """Have matrices that read all of it once fetch it; `start`: of what the loops around read."""
-        if _repeats(stmt):
+        if repeats(stmt):
             step = self.steps.get(stmt.var, 0)
             start += Index.of(stmt.var) * step
-            if id(stmt) in self.loops and any(map(self._has_windows, _matrix_products(stmt))):
+            if id(stmt) in self.loops and any(map(self._has_windows, matrix_products(stmt))):
                 size = self.buffer.dtype.size_bytes
                 lines = step * size // LINE_BYTES
                 self.found[id(stmt)] = Ahead(self.buffer.name, start + STREAM // size, lines, near=True)
@@ -157,59 +114,11 @@ class _Panels:
         moves = ([bool(self.steps.get(name)) for name in i.names()] for i in dot.left.indices)
         return any(True in along and False in along for along in moves)
 
-    def _count(self, stmt: Stmt, *, elements: bool) -> int:
-        """Iterations of the loops that read, or elements that they read."""
+    def _elements(self, stmt: Stmt) -> int:
+        """What the loops that read the panel read of it."""
         if isinstance(stmt, For) and id(stmt) in self.loops:
-            return stmt.extent.limit * (self.steps.get(stmt.var, 0) if elements else 1)
-        counts = [self._count(child, elements=elements) for child in sub_statements(stmt)]
+            return stmt.extent.limit * self.steps.get(stmt.var, 0)
+        counts = [self._elements(child) for child in sub_statements(stmt)]
         if isinstance(stmt, If):
             return max(counts)
-        return sum(counts) * (_times(stmt) if isinstance(stmt, For | Let) else 1)
-
-    def _share(self, stmt: Stmt, place: Index, share: float, lines: int) -> None:
-        """Give each iteration its part of a panel; `share`: elements per iteration."""
-        match stmt:
-            case For(var) if id(stmt) in self.loops:
-                self.found[id(stmt)] = Ahead(self.buffer.name, place + Index.of(var) * int(share), lines)
-            case Block(statements):
-                before = 0
-                for child in statements:
-                    self._share(child, place + int(before * share), share, lines)
-                    before += self._count(child, elements=False)
-            case For(var, _, _, body) | Let(var, _, _, body) if _repeats(stmt):
-                each = int(self._count(body, elements=False) * share)
-                self._share(body, place + Index.of(var) * each, share, lines)
-            case _:
-                for child in sub_statements(stmt):
-                    self._share(child, place, share, lines)
-
-
-def _matrix_products(loop: Stmt) -> Iterator[Dot]:
-    """What instructions on matrices compute in a loop."""
-    for s in walk_statements(loop):
-        if (
-            isinstance(s, Store)
-            and isinstance(s.value, Dot)
-            and INSTRUCTIONS[s.value.instruction].takes_matrices
-        ):
-            yield s.value
-
-
-def _repeats(stmt: Stmt) -> TypeGuard[For | Let]:
-    """Whether it is a loop that runs, or a part of a fused one."""
-    match stmt:
-        case For(_, _, kind):
-            return kind in (LoopKind.SERIAL, LoopKind.PARALLEL)
-        case Let(_, value):
-            return not value.is_affine()
-        case _:
-            return False
-
-
-def _times(stmt: For | Let) -> int:
-    """How often the body is there or runs."""
-    match stmt:
-        case For(_, extent):
-            return extent.limit
-        case Let(_, _, size):
-            return size if _repeats(stmt) else 1
+        return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)

@@ -251,7 +251,7 @@ class _Phase:
             self._out.loop("0", str(stop), runs=runs) as index,
             self._values.indices.variable(stmt.var, index),
         ):
-            if (ahead := self._ahead.get(id(stmt))) is not None:
+            for ahead in self._ahead.get(id(stmt), ()):
                 self._values.fetch(ahead)
             self._statement(stmt.body)
 

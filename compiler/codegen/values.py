@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import assert_never
 
 from compiler.codegen.active import fewer, least
-from compiler.codegen.ahead import Ahead
 from compiler.codegen.arithmetic import Arithmetic
 from compiler.codegen.conversions import convert
 from compiler.codegen.dot import Dots
 from compiler.codegen.emitter import Emitter
+from compiler.codegen.fetches import Ahead
 from compiler.codegen.groups import join_groups, take_group, weave_groups
 from compiler.codegen.indices import Indices
 from compiler.codegen.linear import Active, LaneDependent, Linear

@@ -43,7 +43,9 @@ def test_the_iterations_of_one_panel_fetch_all_of_the_next(workload: Workload, r
     panel = constant.elements // int(panels)
     fetching = fetched_ahead(nest.body, nest.by_name, V3)
     (loop, ahead), *_ = [
-        (s, fetching[id(s)]) for s in walk_statements(nest.body) if isinstance(s, For) and id(s) in fetching
+        (s, fetching[id(s)][0])
+        for s in walk_statements(nest.body)
+        if isinstance(s, For) and id(s) in fetching
     ]
     around = [s for s in walk_statements(nest.body) if isinstance(s, For) and loop in walk_statements(s)]
     assert {s.kind for s in around} <= {LoopKind.SERIAL, LoopKind.PARALLEL}
@@ -56,7 +58,8 @@ def test_the_iterations_of_one_panel_fetch_all_of_the_next(workload: Workload, r
     first, last = 3 * panel * 4 // LINE_BYTES, (4 * panel * 4 - 1) // LINE_BYTES
     # Iterations that the code of the edges leaves out miss little.
     assert len(fetched & set(range(first, last + 1))) >= 0.9 * (last + 1 - first)
-    assert max(fetched) <= last + 1
+    # A share that is no whole number is rounded up.
+    assert max(fetched) <= last + 1 + (last - first) // 50
 
 
 def test_the_code_of_edges_fetches_too() -> None:
@@ -121,7 +124,7 @@ def test_matrices_fetch_what_they_read_once_into_the_first_cache_for_windows(
         workload, space.build({**space.values(plan), "rows": rows, "vectors": 1, "order": "outside"})
     )
     (constant,) = [b for b in nest.params if b.packing is not None]
-    found = list(fetched_ahead(nest.body, nest.by_name, target).values())
+    found = [ahead for aheads in fetched_ahead(nest.body, nest.by_name, target).values() for ahead in aheads]
     assert bool(found) == (rows == 33)
     for ahead in found:
         assert ahead.near

@@ -1,0 +1,150 @@
+"""Slices of data fetched ahead: while tiles use what one iteration reads of an operand, what the next one reads comes.
+
+    for rows: for columns: for k: a[rows, columns] += x[rows, k] * w[columns, k]
+    →  for rows: for columns: for k: prefetch x[rows + 1, its part for these columns and k]; a[rows, columns] += ...
+
+    for columns: (for k: panel[k, :] = x[k, columns];  for rows: for k: a[rows, columns] += w[rows, k] * panel[k, :])
+    →  for columns: (...;  for rows: for k: prefetch x[its row, columns + 1]; a[rows, columns] += ...)
+
+A slice that comes from beyond the second cache is needed at once: by the first columns of its rows, or where it is
+copied. All that follow find it near. So memory would wait for arithmetic and then arithmetic for memory. The sums of
+one slice ask for the lines of the next instead, evenly.
+
+A slice is one run of memory, or rows of runs as far apart as a channel is long. Runs that hold more than the next
+iteration needs anew, as windows do, are left to hardware: most of them has just been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import NamedTuple
+
+from compiler.codegen.fetches import Ahead, Reads, innermost, matrix_products, repeats, times
+from compiler.codegen.streamed import is_larger
+from compiler.index import Index
+from compiler.loop.ir import Buffer, For, If, Let, Stmt, Store, sub_statements, walk_statements
+from compiler.scalar import loads
+from compiler.target import LINE_BYTES
+
+MOST_LINES = 8
+"""Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner."""
+LEAST_READS = 2
+"""Times that sums read a slice: what is read once is a stream, which hardware follows."""
+SLACK = 5 / 4
+"""What a slice may seem to hold beyond what the next one begins after: a short last tile counts as a whole one."""
+
+
+def is_sliced(buffer: Buffer, least_bytes: int) -> bool:
+    """Whether it is data of more bytes than that, whose rows are as far apart for all sizes."""
+    return (
+        buffer.role in ("input", "scratch")
+        and all(isinstance(size, int) for size in buffer.shape[1:])
+        and is_larger(buffer, least_bytes)
+    )
+
+
+class _Slice(NamedTuple):
+    """Rows of so many elements each, `stride` apart."""
+
+    run: int
+    rows: int = 1
+    stride: int = 0
+
+
+class Slices(Reads):
+    """One operand that is no constant, fetched by the loops that sum up in registers."""
+
+    def __init__(self, buffer: Buffer, buffers: Mapping[str, Buffer], most_bytes: int) -> None:
+        """`most_bytes`: of a slice; more would push out what is used meanwhile."""
+        super().__init__(buffer)
+        self._buffers, self._most_bytes = buffers, most_bytes
+
+    def visit(self, stmt: Stmt, start: Index) -> bool:
+        """Find the innermost loop whose iterations use a slice long enough; `start` is where it begins, around it."""
+        if not repeats(stmt):
+            return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
+        step = self.steps.get(stmt.var, 0)
+        first = start + Index.of(stmt.var) * step
+        return self.visit(stmt.body, first) or (step > 0 and self._fetch(stmt.body, first, step))
+
+    def _fetch(self, body: Stmt, first: Index, step: int) -> bool:
+        """Have the sums of a slice fetch the next one, `step` elements further, where that pays."""
+        loops = [loop for loop, _ in innermost(body, {})]
+        self.loops = {id(loop) for loop in loops if self._sums_up(loop)}
+        found, iterations = _slice(self._moves(body)), self.count(body)
+        if found is None or not iterations or not step <= found.run <= SLACK * step:
+            return False
+        copied = not any(self._reads(loop) for loop in loops if id(loop) in self.loops)
+        if not copied and self._elements(body) < LEAST_READS * found.run * found.rows:
+            return False
+        name, line = self.buffer.name, LINE_BYTES // self.buffer.dtype.size_bytes
+        if found.rows > 1:
+            lines, share, at_once, each = -(-step // line), Fraction(found.rows, iterations), 1, found.stride
+            # From the end of a row backwards: the line that it begins in has been read to the middle.
+            place = first + (2 * step - 1 - line * (lines - 1))
+        else:
+            lines, share, at_once, each = -(-step // (iterations * line)), Fraction(step, iterations), line, 1
+            place = first + step
+        whole = found.rows * -(-step // line) * LINE_BYTES
+        fits = lines <= MOST_LINES and whole <= self._most_bytes and (share <= 1 or found.rows == 1)
+        if fits:
+            self.spread(body, share, at_once, lambda done: Ahead(name, place + done * each, lines))
+        return fits
+
+    def _sums_up(self, loop: For) -> bool:
+        """Whether a loop stores to registers alone, by instructions on vectors."""
+        stores = [s for s in walk_statements(loop.body) if isinstance(s, Store)]
+        return next(matrix_products(loop), None) is None and all(
+            self._buffers[s.buffer].scope == "register" for s in stores
+        )
+
+    def _reads(self, stmt: Stmt) -> bool:
+        return any(
+            load.buffer == self.buffer.name
+            for s in walk_statements(stmt)
+            if isinstance(s, Store)
+            for load in loads(s.value)
+        )
+
+    def _moves(self, stmt: Stmt) -> list[tuple[int, int]]:
+        """Of the loops that move in the operand: by how many elements, and how often; the larger of branches."""
+        match stmt:
+            case Store():
+                return [(1, 1)] if self._reads(stmt) else []
+            case For(var) | Let(var):
+                moves, step = self._moves(stmt.body), self.steps.get(var, 0)
+                return [*moves, (step, times(stmt))] if moves and step else moves
+            case _:
+                return max(map(self._moves, sub_statements(stmt)), key=_elements, default=[])
+
+    def _elements(self, stmt: Stmt) -> int:
+        """Elements that innermost loops read, those of each iteration around them."""
+        if isinstance(stmt, For) and id(stmt) in self.loops:
+            return _elements(self._moves(stmt))
+        counts = [self._elements(child) for child in sub_statements(stmt)]
+        if isinstance(stmt, If):
+            return max(counts)
+        return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)
+
+
+def _elements(moves: Sequence[tuple[int, int]]) -> int:
+    return prod(count for _, count in moves) if moves else 0
+
+
+def _slice(moves: Sequence[tuple[int, int]]) -> _Slice | None:
+    """What loops read that move so; none if its runs lie in several dimensions, or it holds elements several times."""
+    run = 1
+    outer: list[tuple[int, int]] = []
+    for step, count in sorted(moves):
+        if step <= run:
+            run += step * (count - 1)
+        elif outer and step == outer[-1][0] * outer[-1][1]:
+            outer[-1] = outer[-1][0], outer[-1][1] * count
+        elif count > 1:
+            outer.append((step, count))
+    if not moves or len(outer) > 1:
+        return None
+    found = _Slice(run, *reversed(outer[0])) if outer else _Slice(run)
+    return found if _elements(moves) <= SLACK * found.run * found.rows else None
