@@ -3,11 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Tests in which something is measured, which need the machine for themselves; all others run beside each other.
-TIMED := $(addprefix tests/,workers \
-	$(addprefix benchmarks/test_,comparisons.py in_network.py kernel_run.py models.py trials.py) \
-	$(addprefix e2e/test_,demo.py kill_and_resume.py serve_and_submit.py tune_then_compile.py) \
-	$(addprefix service/test_,jobs.py published.py tuning.py))
+# Tests whose outcome depends on what something takes, which need the machine for themselves; all others run beside each other.
+TIMED := $(addprefix tests/,workers e2e/test_demo.py \
+	$(addprefix benchmarks/test_,comparisons.py in_network.py kernel_run.py models.py trials.py))
 
 CODE := luthier compiler tuner workers service migrations benchmarks examples
 

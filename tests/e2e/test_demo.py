@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_demo_ends_with_exact_hits_and_a_report(tmp_path: Path) -> None:
-    options = ("--network", "mlp", "--seconds", "6", "--threads", "1", "--folder", str(tmp_path))
+    options = ("--network", "mlp", "--seconds", "15", "--threads", "1", "--folder", str(tmp_path))
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", *options],
         cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
