@@ -66,8 +66,8 @@ def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> 
         part.visit(body, Index())
     found: dict[int, list[Ahead]] = {}
     for operand in operands.values():
-        for loop_id, ahead in operand.found.items():
-            found.setdefault(loop_id, []).append(ahead)
+        for loop_id, fetches in operand.found.items():
+            found.setdefault(loop_id, []).extend(fetches)
     return found
 
 
@@ -84,16 +84,18 @@ class _Panels(Reads):
             return True
         if not step or self._elements(stmt.body) < LEAST_READS * step:
             return False
-        size, iterations = self.buffer.dtype.size_bytes, self.count(stmt.body)
-        lines = -(-step * size // (iterations * LINE_BYTES))
+        name, line, iterations = (
+            self.buffer.name,
+            LINE_BYTES // self.buffer.dtype.size_bytes,
+            self.count(stmt.body),
+        )
         most = MOST_LINES if next(matrix_products(stmt), None) is None else MOST_OF_MATRICES
-        if step * size >= LEAST_PANEL and lines <= most:
-            self.spread(
-                stmt.body,
-                Fraction(step, iterations),
-                LINE_BYTES // size,
-                lambda done: Ahead(self.buffer.name, first + step + done, lines),
-            )
+        if step * self.buffer.dtype.size_bytes >= LEAST_PANEL and step <= most * line * iterations:
+
+            def fetch(done: Index, elements: int) -> list[Ahead]:
+                return [Ahead(name, first + step + done, -(-elements // line))]
+
+            self.spread(stmt.body, Fraction(step, iterations), MOST_LINES * line, fetch)
         return True
 
     def stream(self, stmt: Stmt, start: Index) -> None:
@@ -104,7 +106,7 @@ class _Panels(Reads):
             if id(stmt) in self.loops and any(map(self._has_windows, matrix_products(stmt))):
                 size = self.buffer.dtype.size_bytes
                 lines = step * size // LINE_BYTES
-                self.found[id(stmt)] = Ahead(self.buffer.name, start + STREAM // size, lines, near=True)
+                self.found[id(stmt)] = [Ahead(self.buffer.name, start + STREAM // size, lines, near=True)]
                 return
         for child in sub_statements(stmt):
             self.stream(child, start)

@@ -40,6 +40,10 @@ class Ahead:
     near: bool = False
 
 
+Fetch = Callable[[Index, int], list[Ahead]]
+"""What brings so many units from one on; a unit is an element, or a row of a slice."""
+
+
 @dataclass
 class Reads:
     """Of one operand: how far in elements each loop moves in it, and the innermost loops whose iterations fetch.
@@ -50,7 +54,7 @@ class Reads:
     buffer: Buffer
     steps: dict[str, int] = field(default_factory=dict)
     loops: set[int] = field(default_factory=set)
-    found: dict[int, Ahead] = field(default_factory=dict)
+    found: dict[int, list[Ahead]] = field(default_factory=dict)
 
     def read(self, flat: Index) -> None:
         """A read in an innermost loop."""
@@ -66,37 +70,30 @@ class Reads:
             return max(counts)
         return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)
 
-    def spread(
-        self,
-        stmt: Stmt,
-        share: Fraction,
-        at_once: int,
-        fetch: Callable[[Index], Ahead],
-        done: Index | None = None,
-    ) -> None:
+    def spread(self, stmt: Stmt, share: Fraction, most: int, fetch: Fetch, done: Index | None = None) -> None:
         """Give each iteration its part of what is fetched while a statement is carried out.
 
-        `share`: units per iteration; `at_once`: units that one fetch brings, so that a loop further out fetches where
-        its iterations need no more; `fetch`: from a unit on; `done`: units before the statement.
+        `share`: units per iteration; `most`: units that come at once, so that a loop further out fetches where its
+        iterations need no more; `fetch`: so many units from one on; `done`: units before the statement.
         """
         number = Index() if done is None else done
         match stmt:
             case For(var) if id(stmt) in self.loops:
-                self.found[id(stmt)] = fetch(number + _moved(var, share))
+                self.found[id(stmt)] = fetch(number + _moved(var, share), ceil(share))
             case Block(statements):
                 before = 0
                 for child in statements:
-                    self.spread(child, share, at_once, fetch, number + int(before * share))
+                    self.spread(child, share, most, fetch, number + int(before * share))
                     before += self.count(child)
             case For(var, _, _, body) | Let(var, _, _, body) if repeats(stmt):
                 each = self.count(body) * share
-                if 0 < each <= at_once and is_serial(stmt):
-                    self.found[id(stmt)] = fetch(number + _moved(var, each))
+                if 0 < each <= most and is_serial(stmt):
+                    self.found[id(stmt)] = fetch(number + _moved(var, each), ceil(each))
                 elif each:
-                    self.spread(body, share, at_once, fetch, number + _done(var, times(stmt), each))
+                    self.spread(body, share, most, fetch, number + _done(var, times(stmt), each))
             case _:
                 for child in sub_statements(stmt):
-                    self.spread(child, share, at_once, fetch, number)
+                    self.spread(child, share, most, fetch, number)
 
 
 def _moved(var: str, share: Fraction) -> Index:

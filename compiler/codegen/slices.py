@@ -29,7 +29,7 @@ from compiler.scalar import loads
 from compiler.target import LINE_BYTES
 
 MOST_LINES = 8
-"""Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner."""
+"""Lines that come at once: more than a core waits for at a time are not there sooner."""
 LEAST_READS = 2
 """Times that sums read a slice: what is read once is a stream, which hardware follows."""
 SLACK = 5 / 4
@@ -80,17 +80,19 @@ class Slices(Reads):
         if not copied and self._elements(body) < LEAST_READS * found.run * found.rows:
             return False
         name, line = self.buffer.name, LINE_BYTES // self.buffer.dtype.size_bytes
-        if found.rows > 1:
-            lines, share, at_once, each = -(-step // line), Fraction(found.rows, iterations), 1, found.stride
+        lines = -(-step // line)
+        units, most = (found.rows, MOST_LINES // lines) if found.rows > 1 else (step, MOST_LINES * line)
+
+        def fetch(done: Index, count: int) -> list[Ahead]:
+            if found.rows == 1:
+                return [Ahead(name, first + step + done, -(-count // line))]
             # From the end of a row backwards: the line that it begins in has been read to the middle.
-            place = first + (2 * step - 1 - line * (lines - 1))
-        else:
-            lines, share, at_once, each = -(-step // (iterations * line)), Fraction(step, iterations), line, 1
-            place = first + step
-        whole = found.rows * -(-step // line) * LINE_BYTES
-        fits = lines <= MOST_LINES and whole <= self._most_bytes and (share <= 1 or found.rows == 1)
+            start = first + (2 * step - 1 - line * (lines - 1)) + done * found.stride
+            return [Ahead(name, start + row * found.stride, lines) for row in range(count)]
+
+        fits = units <= most * iterations and found.rows * lines * LINE_BYTES <= self._most_bytes
         if fits:
-            self.spread(body, share, at_once, lambda done: Ahead(name, place + done * each, lines))
+            self.spread(body, Fraction(units, iterations), most, fetch)
         return fits
 
     def _sums_up(self, loop: For) -> bool:
