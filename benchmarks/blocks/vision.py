@@ -206,6 +206,12 @@ def segmented(channels: int, size: int, classes: int) -> onnx.ModelProto:
     return n.model(n.conv(n.relu(n.conv("x", (channels, channels), 3)), (channels, classes), 1))
 
 
+def projected(into: int, out: int, size: int) -> onnx.ModelProto:
+    """A product at each place of a large image, between fewer and more channels."""
+    n = images(into, size)
+    return n.model(n.relu(n.conv("x", (into, out), 1)))
+
+
 def thin(size: int, *channels: int) -> onnx.ModelProto:
     """The first layers of a small network."""
     n, x = images(channels[0], size), "x"
@@ -298,6 +304,7 @@ BLOCKS: Mapping[Make, Sequence[tuple[int | str, ...]]] = {
     super_resolution: ((64, 96),),
     image_end: ((64, 128, 3), (32, 112, 9)),
     generated: ((64, 64),),
+    projected: ((256, 64, 56), (64, 256, 56), (96, 24, 112), (128, 128, 64)),
     restored: ((32, 256), (64, 112)),
     segmented: ((64, 96, 2), (128, 64, 21)),
     thin: ((112, 3, 8, 8), (28, 1, 8, 16), (96, 3, 12, 12)),
