@@ -1,8 +1,9 @@
 """What a nest reads of one operand, and how the fetching of another part of it is spread over innermost loops.
 
-for i: for j: for k: a[i, j] += x[i, k] * w[j, k]      moves of x: i by a row, k by an element, j not at all
-→  what one iteration of i reads takes the time of all its innermost loops: each of their iterations can
-   ask for its share of another such part
+    for i: for j: for k: a[i, j] += x[i, k] * w[j, k]
+
+Here i moves in x by a row, k by an element, j not at all. What one iteration of i reads is used for as long as all of
+its innermost loops take, so each of their iterations can ask for its share of what the next one reads.
 """
 
 from __future__ import annotations
