@@ -28,7 +28,7 @@ from compiler.codegen.fetches import (
     repeats,
     times,
 )
-from compiler.codegen.slices import Slices, is_sliced
+from compiler.codegen.slices import Slices, is_sliced, sums_up
 from compiler.codegen.streamed import is_larger
 from compiler.index import Index
 from compiler.loop.ir import Buffer, For, If, Let, Stmt, sub_statements
@@ -50,11 +50,14 @@ def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> 
     """By the identity of a serial loop, what each of its iterations fetches."""
     far = target.l2_bytes // 2
     panels = {b.name: _Panels(b) for b in buffers.values() if b.packing is not None and is_larger(b, far)}
-    slices = {b.name: Slices(b, buffers, far) for b in buffers.values() if is_sliced(b, far)}
-    operands: dict[str, Reads] = {**panels, **slices}
-    if not operands or target.grid_threads:
+    data = [b for b in buffers.values() if is_sliced(b, far)]
+    if target.grid_threads or not (panels or data):
         return {}
-    for loop, lets in innermost(body, {}):
+    loops = list(innermost(body, {}))
+    sums = {id(loop) for loop, _ in loops if data and sums_up(loop, buffers)}
+    slices = {b.name: Slices(b, sums, far) for b in data}
+    operands: dict[str, Reads] = {**panels, **slices}
+    for loop, lets in loops:
         for name, flat in places_read(loop, operands.keys(), buffers, lets):
             operands[name].read(flat)
             if name in panels:
@@ -76,6 +79,8 @@ class _Panels(Reads):
 
     def visit(self, stmt: Stmt, start: Index) -> bool:
         """Find the innermost loop whose iterations read a panel several times; `start` is the panel's, around it."""
+        if not self.count(stmt) or id(stmt) in self.loops:
+            return False
         if not repeats(stmt):
             return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
         step = self.steps.get(stmt.var, 0)

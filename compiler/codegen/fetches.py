@@ -56,6 +56,7 @@ class Reads:
     steps: dict[str, int] = field(default_factory=dict)
     loops: set[int] = field(default_factory=set)
     found: dict[int, list[Ahead]] = field(default_factory=dict)
+    _counts: dict[int, int] = field(default_factory=dict)
 
     def read(self, flat: Index) -> None:
         """A read in an innermost loop."""
@@ -64,12 +65,17 @@ class Reads:
 
     def count(self, stmt: Stmt) -> int:
         """Iterations of the loops that fetch."""
-        if isinstance(stmt, For) and id(stmt) in self.loops:
-            return stmt.extent.limit
-        counts = [self.count(child) for child in sub_statements(stmt)]
-        if isinstance(stmt, If):
-            return max(counts)
-        return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)
+        if isinstance(stmt, Store):
+            return 0
+        if (known := self._counts.get(id(stmt))) is None:
+            if isinstance(stmt, For) and id(stmt) in self.loops:
+                known = stmt.extent.limit
+            else:
+                counts = [self.count(child) for child in sub_statements(stmt)]
+                total = max(counts) if isinstance(stmt, If) else sum(counts)
+                known = total * (times(stmt) if isinstance(stmt, For | Let) else 1)
+            self._counts[id(stmt)] = known
+        return known
 
     def spread(self, stmt: Stmt, share: Fraction, most: int, fetch: Fetch, done: Index | None = None) -> None:
         """Give each iteration its part of what is fetched while a statement is carried out.

@@ -21,7 +21,7 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
-from compiler.codegen.fetches import Ahead, Reads, innermost, matrix_products, repeats, times
+from compiler.codegen.fetches import Ahead, Reads, matrix_products, repeats, times
 from compiler.codegen.streamed import is_larger
 from compiler.index import Index
 from compiler.loop.ir import Buffer, For, If, Let, Stmt, Store, sub_statements, walk_statements
@@ -56,13 +56,16 @@ class _Slice(NamedTuple):
 class Slices(Reads):
     """One operand that is no constant, fetched by the loops that sum up in registers."""
 
-    def __init__(self, buffer: Buffer, buffers: Mapping[str, Buffer], most_bytes: int) -> None:
-        """`most_bytes`: of a slice; more would push out what is used meanwhile."""
-        super().__init__(buffer)
-        self._buffers, self._most_bytes = buffers, most_bytes
+    def __init__(self, buffer: Buffer, sums: set[int], most_bytes: int) -> None:
+        """`sums`: identities of the loops that sum up; `most_bytes`: of a slice; more would push out what is used."""
+        super().__init__(buffer, loops=sums)
+        self._most_bytes = most_bytes
+        self._known: dict[int, bool] = {}
 
     def visit(self, stmt: Stmt, start: Index) -> bool:
         """Find the innermost loop whose iterations use a slice long enough; `start` is where it begins, around it."""
+        if not self.count(stmt) or id(stmt) in self.loops:
+            return False
         if not repeats(stmt):
             return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
         step = self.steps.get(stmt.var, 0)
@@ -71,13 +74,10 @@ class Slices(Reads):
 
     def _fetch(self, body: Stmt, first: Index, step: int) -> bool:
         """Have the sums of a slice fetch the next one, `step` elements further, where that pays."""
-        loops = [loop for loop, _ in innermost(body, {})]
-        self.loops = {id(loop) for loop in loops if self._sums_up(loop)}
-        found, iterations = _slice(self._moves(body)), self.count(body)
-        if found is None or not iterations or not step <= found.run <= SLACK * step:
+        found, summed, iterations = _slice(self._moves(body)), self._elements(body), self.count(body)
+        if found is None or not step <= found.run <= SLACK * step:
             return False
-        copied = not any(self._reads(loop) for loop in loops if id(loop) in self.loops)
-        if not copied and self._elements(body) < LEAST_READS * found.run * found.rows:
+        if 0 < summed < LEAST_READS * found.run * found.rows:  # none where sums read a copy
             return False
         name, line = self.buffer.name, LINE_BYTES // self.buffer.dtype.size_bytes
         lines = -(-step // line)
@@ -95,20 +95,10 @@ class Slices(Reads):
             self.spread(body, Fraction(units, iterations), most, fetch)
         return fits
 
-    def _sums_up(self, loop: For) -> bool:
-        """Whether a loop stores to registers alone, by instructions on vectors."""
-        stores = [s for s in walk_statements(loop.body) if isinstance(s, Store)]
-        return next(matrix_products(loop), None) is None and all(
-            self._buffers[s.buffer].scope == "register" for s in stores
-        )
-
-    def _reads(self, stmt: Stmt) -> bool:
-        return any(
-            load.buffer == self.buffer.name
-            for s in walk_statements(stmt)
-            if isinstance(s, Store)
-            for load in loads(s.value)
-        )
+    def _reads(self, store: Store) -> bool:
+        if id(store) not in self._known:
+            self._known[id(store)] = any(load.buffer == self.buffer.name for load in loads(store.value))
+        return self._known[id(store)]
 
     def _moves(self, stmt: Stmt) -> list[tuple[int, int]]:
         """Of the loops that move in the operand: by how many elements, and how often; the larger of branches."""
@@ -122,13 +112,20 @@ class Slices(Reads):
                 return max(map(self._moves, sub_statements(stmt)), key=_elements, default=[])
 
     def _elements(self, stmt: Stmt) -> int:
-        """Elements that innermost loops read, those of each iteration around them."""
+        """Elements that loops of sums read, those of each iteration around them."""
         if isinstance(stmt, For) and id(stmt) in self.loops:
             return _elements(self._moves(stmt))
         counts = [self._elements(child) for child in sub_statements(stmt)]
         if isinstance(stmt, If):
             return max(counts)
         return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)
+
+
+def sums_up(loop: For, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a loop stores to registers alone, by instructions on vectors."""
+    return next(matrix_products(loop), None) is None and all(
+        buffers[s.buffer].scope == "register" for s in walk_statements(loop.body) if isinstance(s, Store)
+    )
 
 
 def _elements(moves: Sequence[tuple[int, int]]) -> int:
