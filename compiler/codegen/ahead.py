@@ -20,30 +20,28 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from compiler.codegen.fetches import (
+    LEAST_READS,
+    MOST_LINES,
     Ahead,
     Reads,
     innermost,
     matrix_products,
     places_read,
     repeats,
-    times,
 )
 from compiler.codegen.slices import Slices, is_sliced, sums_up
 from compiler.codegen.streamed import is_larger
 from compiler.index import Index
-from compiler.loop.ir import Buffer, For, If, Let, Stmt, sub_statements
+from compiler.loop.ir import Buffer, For, Stmt, sub_statements
 from compiler.scalar import Dot
 from compiler.target import LINE_BYTES, Target
 
-MOST_LINES, MOST_OF_MATRICES = 8, 32
-"""Lines that one iteration may ask for: more at a time than a core waits for at once are not there sooner. The second
-of matrices, whose iterations take longer."""
+MOST_OF_MATRICES = 32
+"""Lines that come at once between products of matrices, which take longer than those of vectors."""
 LEAST_PANEL = 4096
 """Bytes of a panel below which hardware has caught up before it matters."""
 STREAM = 8192
 """Bytes between what matrices read of a stream and what is fetched; from 4096 to 12288 it made no difference."""
-LEAST_READS = 2
-"""Times that a panel is read: what is read once is a stream that hardware follows."""
 
 
 def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> dict[int, list[Ahead]]:
@@ -77,30 +75,19 @@ def fetched_ahead(body: Stmt, buffers: Mapping[str, Buffer], target: Target) -> 
 class _Panels(Reads):
     """One packed constant, fetched by the loops that read it."""
 
-    def visit(self, stmt: Stmt, start: Index) -> bool:
-        """Find the innermost loop whose iterations read a panel several times; `start` is the panel's, around it."""
-        if not self.count(stmt) or id(stmt) in self.loops:
+    def fetch(self, body: Stmt, first: Index, step: int) -> bool:
+        """Have a panel that is read several times fetch the next one, unless it is short, or over too soon."""
+        if self.elements(body) < LEAST_READS * step:
             return False
-        if not repeats(stmt):
-            return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
-        step = self.steps.get(stmt.var, 0)
-        first = start + Index.of(stmt.var) * step
-        if self.visit(stmt.body, first):
-            return True
-        if not step or self._elements(stmt.body) < LEAST_READS * step:
-            return False
-        name, line, iterations = (
-            self.buffer.name,
-            LINE_BYTES // self.buffer.dtype.size_bytes,
-            self.count(stmt.body),
-        )
-        most = MOST_LINES if next(matrix_products(stmt), None) is None else MOST_OF_MATRICES
-        if step * self.buffer.dtype.size_bytes >= LEAST_PANEL and step <= most * line * iterations:
+        size, iterations = self.buffer.dtype.size_bytes, self.count(body)
+        line = LINE_BYTES // size
+        most = MOST_LINES if next(matrix_products(body), None) is None else MOST_OF_MATRICES
 
-            def fetch(done: Index, elements: int) -> list[Ahead]:
-                return [Ahead(name, first + step + done, -(-elements // line))]
+        def bring(done: Index, elements: int) -> list[Ahead]:
+            return [Ahead(self.buffer.name, first + step + done, -(-elements // line))]
 
-            self.spread(stmt.body, Fraction(step, iterations), MOST_LINES * line, fetch)
+        if step * size >= LEAST_PANEL and step <= most * line * iterations:
+            self.spread(body, Fraction(step, iterations), MOST_LINES * line, bring)
         return True
 
     def stream(self, stmt: Stmt, start: Index) -> None:
@@ -121,11 +108,5 @@ class _Panels(Reads):
         moves = ([bool(self.steps.get(name)) for name in i.names()] for i in dot.left.indices)
         return any(True in along and False in along for along in moves)
 
-    def _elements(self, stmt: Stmt) -> int:
-        """What the loops that read the panel read of it."""
-        if isinstance(stmt, For) and id(stmt) in self.loops:
-            return stmt.extent.limit * self.steps.get(stmt.var, 0)
-        counts = [self._elements(child) for child in sub_statements(stmt)]
-        if isinstance(stmt, If):
-            return max(counts)
-        return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)
+    def elements_of(self, loop: For) -> int:
+        return loop.extent.limit * self.steps.get(loop.var, 0)

@@ -8,6 +8,7 @@ its innermost loops take, so each of their iterations can ask for its share of w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -30,6 +31,11 @@ from compiler.loop.ir import (
 )
 from compiler.scalar import Dot, loads
 
+MOST_LINES = 8
+"""Lines that come at once: more than a core waits for at a time are not there sooner."""
+LEAST_READS = 2
+"""Times that what is fetched is read: what is read once is a stream, which hardware follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
@@ -46,7 +52,7 @@ Fetch = Callable[[Index, int], list[Ahead]]
 
 
 @dataclass
-class Reads:
+class Reads(ABC):
     """Of one operand: how far in elements each loop moves in it, and the innermost loops whose iterations fetch.
 
     The code of an edge knows some of its loops' numbers: all reads together tell what moves.
@@ -62,6 +68,35 @@ class Reads:
         """A read in an innermost loop."""
         steps = {str(name): flat.coefficient(str(name)) for name in flat.names()}
         self.steps.update({name: step for name, step in steps.items() if step})
+
+    def visit(self, stmt: Stmt, start: Index) -> bool:
+        """Find the innermost loop whose iterations read what is worth fetching; `start`: where it begins, around it."""
+        if not self.count(stmt) or id(stmt) in self.loops:
+            return False
+        if not repeats(stmt):
+            return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
+        step = self.steps.get(stmt.var, 0)
+        first = start + Index.of(stmt.var) * step
+        return self.visit(stmt.body, first) or (step > 0 and self.fetch(stmt.body, first, step))
+
+    @abstractmethod
+    def fetch(self, body: Stmt, first: Index, step: int) -> bool:
+        """Have an iteration of a loop fetch what the next one reads, `step` elements further than its own `first`.
+
+        False where a loop further out may do so.
+        """
+
+    @abstractmethod
+    def elements_of(self, loop: For) -> int:
+        """How many elements an innermost loop reads."""
+
+    def elements(self, stmt: Stmt) -> int:
+        """Elements that the loops that fetch read, those of each iteration around them."""
+        if isinstance(stmt, For) and id(stmt) in self.loops:
+            return self.elements_of(stmt)
+        counts = [self.elements(child) for child in sub_statements(stmt)]
+        total = max(counts) if isinstance(stmt, If) else sum(counts)
+        return total * (times(stmt) if isinstance(stmt, For | Let) else 1)
 
     def count(self, stmt: Stmt) -> int:
         """Iterations of the loops that fetch."""

@@ -21,17 +21,13 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
-from compiler.codegen.fetches import Ahead, Reads, matrix_products, repeats, times
+from compiler.codegen.fetches import LEAST_READS, MOST_LINES, Ahead, Reads, matrix_products, times
 from compiler.codegen.streamed import is_larger
 from compiler.index import Index
-from compiler.loop.ir import Buffer, For, If, Let, Stmt, Store, sub_statements, walk_statements
+from compiler.loop.ir import Buffer, For, Let, Stmt, Store, sub_statements, walk_statements
 from compiler.scalar import loads
 from compiler.target import LINE_BYTES
 
-MOST_LINES = 8
-"""Lines that come at once: more than a core waits for at a time are not there sooner."""
-LEAST_READS = 2
-"""Times that sums read a slice: what is read once is a stream, which hardware follows."""
 SLACK = 5 / 4
 """What a slice may seem to hold beyond what the next one begins after: a short last tile counts as a whole one."""
 
@@ -62,19 +58,9 @@ class Slices(Reads):
         self._most_bytes = most_bytes
         self._known: dict[int, bool] = {}
 
-    def visit(self, stmt: Stmt, start: Index) -> bool:
-        """Find the innermost loop whose iterations use a slice long enough; `start` is where it begins, around it."""
-        if not self.count(stmt) or id(stmt) in self.loops:
-            return False
-        if not repeats(stmt):
-            return any(tuple(self.visit(child, start) for child in sub_statements(stmt)))
-        step = self.steps.get(stmt.var, 0)
-        first = start + Index.of(stmt.var) * step
-        return self.visit(stmt.body, first) or (step > 0 and self._fetch(stmt.body, first, step))
-
-    def _fetch(self, body: Stmt, first: Index, step: int) -> bool:
-        """Have the sums of a slice fetch the next one, `step` elements further, where that pays."""
-        found, summed, iterations = _slice(self._moves(body)), self._elements(body), self.count(body)
+    def fetch(self, body: Stmt, first: Index, step: int) -> bool:
+        """Have the sums of a slice fetch the next one, where that pays."""
+        found, summed, iterations = _slice(self._moves(body)), self.elements(body), self.count(body)
         if found is None or not step <= found.run <= SLACK * step:
             return False
         if 0 < summed < LEAST_READS * found.run * found.rows:  # none where sums read a copy
@@ -83,7 +69,7 @@ class Slices(Reads):
         lines = -(-step // line)
         units, most = (found.rows, MOST_LINES // lines) if found.rows > 1 else (step, MOST_LINES * line)
 
-        def fetch(done: Index, count: int) -> list[Ahead]:
+        def bring(done: Index, count: int) -> list[Ahead]:
             if found.rows == 1:
                 return [Ahead(name, first + step + done, -(-count // line))]
             # From the end of a row backwards: the line that it begins in has been read to the middle.
@@ -92,7 +78,7 @@ class Slices(Reads):
 
         fits = units <= most * iterations and found.rows * lines * LINE_BYTES <= self._most_bytes
         if fits:
-            self.spread(body, Fraction(units, iterations), most, fetch)
+            self.spread(body, Fraction(units, iterations), most, bring)
         return fits
 
     def _reads(self, store: Store) -> bool:
@@ -111,14 +97,9 @@ class Slices(Reads):
             case _:
                 return max(map(self._moves, sub_statements(stmt)), key=_elements, default=[])
 
-    def _elements(self, stmt: Stmt) -> int:
-        """Elements that loops of sums read, those of each iteration around them."""
-        if isinstance(stmt, For) and id(stmt) in self.loops:
-            return _elements(self._moves(stmt))
-        counts = [self._elements(child) for child in sub_statements(stmt)]
-        if isinstance(stmt, If):
-            return max(counts)
-        return sum(counts) * (times(stmt) if isinstance(stmt, For | Let) else 1)
+    def elements_of(self, loop: For) -> int:
+        """How many an innermost loop reads; what it needs for several sums at once counts once."""
+        return _elements(self._moves(loop))
 
 
 def sums_up(loop: For, buffers: Mapping[str, Buffer]) -> bool:

@@ -72,7 +72,8 @@ def test_one_slice_fetches_all_lines_of_the_next(
     nest = nest_of(workload, **knobs)
     (data,) = [b for b in nest.params if b.role == "input"]
     assert any(b.scope == "local" for b in nest.buffers) == (workload is COPIED)
-    (outer,) = [nest.body] if isinstance(nest.body, For) else []
+    outer = nest.body
+    assert isinstance(outer, For)
     reads = [
         place
         for loop, lets in innermost(outer, {})
@@ -117,8 +118,8 @@ def test_results_stay_the_same(workload: Workload, threads: int) -> None:
     assert stored_error(workload, got, reference_outputs(workload, operands)) < 1e-5
 
 
-def test_a_panel_of_constants_and_a_slice_of_data_come_at_once() -> None:
-    """Both are too large for the second cache, and the same loop fetches of both."""
+def test_panels_of_constants_and_slices_of_data_come_in_one_nest() -> None:
+    """Both are too large for the second cache."""
     nest = nest_of(matmul(256, 512, 512), order="block14", depth=512)
     fetching = fetched_ahead(nest.body, nest.by_name, TARGET)
     assert {ahead.buffer for aheads in fetching.values() for ahead in aheads} == {"x0", "c0"}
