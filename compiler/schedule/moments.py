@@ -8,8 +8,8 @@
 
 Neither sum waits for the other, so that both take each element while it is in a register. What is subtracted at the end
 is small: the square of the distance of the shift from the mean is at most n/m - 1 variances, for the first m elements
-alone have m/n times its square in the variance, and the others have their part to even that out. With an eighth of the
-data a variance loses three bits at the very most; random data lose none.
+alone have m/n times its square in the variance, and the others have their part to even that out. With a 32nd of
+the data a variance loses five bits at the very most; random data lose none.
 
 Source: T. Chan, G. Golub, R. LeVeque, Algorithms for computing the sample variance, The American Statistician 37(3),
 1983: shifted data, and the shift as the mean of some of the data.
@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from operator import le
 
 from compiler.errors import ScheduleError
 from compiler.index import Index
 from compiler.scalar import Apply, Const, Expr, Load, apply, loads, rewrite, substitute
-from compiler.symbol import Axis, axis
+from compiler.symbol import axis
 from compiler.workload.ir import Operand, Stage, Workload
 
-LEAST = 8
+LEAST = 32
 """The shift is the mean of at least one in so many elements."""
 FIRST, SHIFT, VARIANCE = "first", "shift", "variance"
 """What the names of new stages begin with: the sum of the first elements, its map, and that of the sum of squares."""
@@ -51,19 +52,17 @@ class Moments:
 
 
 def moments(workload: Workload, parameters: tuple[int, ...]) -> Workload:
-    """The rewritten Workload; `parameters`: (place of a reduction axis of the sum, elements of it to shift by)."""
+    """The rewritten Workload; `parameters`: of each reduction axis of the sum, how many of its first to shift by."""
     found = find_moments(workload)
     if found is None:
         msg = "moments needs a mean, and a sum of the squares of the same data without it"
         raise ScheduleError(msg)
-    known = dict(enumerate(found.total.reduce_axes))
-    place, count = parameters if len(parameters) == 2 else (-1, 0)
-    if place not in known or not 0 < count <= known[place].size <= LEAST * count:
-        msg = (
-            f"moments needs an axis of the sum and at least one in {LEAST} of its elements, not {parameters}"
-        )
+    sizes = [a.size for a in found.total.reduce_axes]
+    fitting = len(parameters) == len(sizes) and all(map(le, parameters, sizes))
+    if not (fitting and min(parameters) > 0 and prod(sizes) <= LEAST * prod(parameters)):
+        msg = f"moments needs the first of each axis of the sum, one in {LEAST} of its elements, not {parameters}"
         raise ScheduleError(msg)
-    return _rewritten(workload, found, known[place], count)
+    return _rewritten(workload, found, parameters)
 
 
 def find_moments(workload: Workload) -> Moments | None:
@@ -131,7 +130,7 @@ def _through_maps(body: Expr, workload: Workload, names: set[str]) -> Expr:
     return rewrite(body, rule)
 
 
-def _rewritten(workload: Workload, found: Moments, along: Axis, count: int) -> Workload:
+def _rewritten(workload: Workload, found: Moments, counts: tuple[int, ...]) -> Workload:
     total, mean, squares = found.total, found.mean, found.squares
     buffers, kind = workload.buffers, total.dtype
     rows = total.target_indices
@@ -140,7 +139,7 @@ def _rewritten(workload: Workload, found: Moments, along: Axis, count: int) -> W
     some, shift, spread = (Load(f"{name}_buffer", rows) for name in names)
     sums = Load(total.target, rows)
     apart, its = apply("sub", total.body, shift), apply("sub", found.data, shift)
-    few = tuple(axis(a.name, count) if a is along else a for a in total.reduce_axes)
+    few = tuple(axis(a.name, count) for a, count in zip(total.reduce_axes, counts, strict=True))
     share = Const(1 / prod(a.size for a in few), kind)
     over = Const(1 / elements, kind)
 

@@ -11,6 +11,7 @@ from compiler.schedule.fuse import fuse
 from compiler.schedule.inline import inline
 from compiler.schedule.pack import pack
 from compiler.schedule.reorder import reorder
+from compiler.schedule.reverse import reverse
 from compiler.schedule.rfactor import rfactor
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.split import split
@@ -23,6 +24,7 @@ from compiler.schedule.steps import (
     Inline,
     Pack,
     Reorder,
+    Reverse,
     RFactor,
     Split,
     Step,
@@ -36,6 +38,7 @@ _PRIMITIVES: dict[type, Callable[..., State]] = {
     Split: split,
     Fuse: fuse,
     Reorder: reorder,
+    Reverse: reverse,
     Bind: bind,
     ComputeAt: compute_at,
     Inline: inline,

@@ -3,6 +3,7 @@
     step ::= Algorithm(name, parameters) | Split(stage, loop, factor) | Fuse(stage, outer, inner)
            | Reorder(stage, loops) | Bind(stage, loop, kind) | ComputeAt(stage, consumer, loop) | Pack(stage, operand)
            | RFactor(stage, loop, outermost) | Inline(stage) | Tensorize(stage, loop, instruction)
+           | Reverse(stage, loop)
 
 What each does to the nest, and when it is legal, stands in the primitive of the same name (compiler/schedule/split.py
 and so on). Stages and loops have stable ids: the axis `s1` of a stage starts as loop `s1`, splitting it gives `s1.o`
@@ -106,7 +107,15 @@ class Tensorize:
     instruction: str
 
 
-Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor, Inline, Tensorize]
+@dataclass(frozen=True, slots=True)
+class Reverse:
+    """`loop` goes from its end to its beginning."""
+
+    stage: str
+    loop: str
+
+
+Step = Union[Algorithm, Split, Fuse, Reorder, Bind, ComputeAt, Pack, RFactor, Inline, Tensorize, Reverse]
 
 
 def step_json(step: Step) -> dict[str, Any]:
@@ -145,4 +154,5 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Step]] = {
     "Inline": lambda d: Inline(str(d["stage"])),
     "RFactor": lambda d: RFactor(str(d["stage"]), str(d["loop"]), bool(d.get("outermost", False))),
     "Tensorize": lambda d: Tensorize(str(d["stage"]), str(d["loop"]), str(d["instruction"])),
+    "Reverse": lambda d: Reverse(str(d["stage"]), str(d["loop"])),
 }

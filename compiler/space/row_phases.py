@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from compiler.loop.ir import LoopKind
 from compiler.schedule.steps import Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
-from compiler.space.row_plan import RowChoices, RowPlan, binds
+from compiler.space.row_choices import RowChoices
+from compiler.space.row_plan import RowPlan, binds
 from compiler.space.row_structure import contiguous_axis, summed_axis
 from compiler.space.share import share
 from compiler.symbol import Axis

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 from compiler.loop.ir import LoopKind
 from compiler.scalar import Apply, Load, walk
-from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Inline, Reorder, RFactor, Split, Step
+from compiler.schedule.steps import Algorithm, Bind, ComputeAt, Inline, Reorder, Reverse, RFactor, Split, Step
+from compiler.space.row_choices import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices
 from compiler.space.row_structure import RowAxes, contiguous_axis, summed_axis
 from compiler.space.share import share
 from compiler.symbol import Axis, divides
 from compiler.workload.ir import Stage, Workload, stage_loads
 
-IN_REGISTERS = 8
-"""Largest block of vectors of rows whose partial results are kept in registers; those of larger ones are local."""
-
-SHORT_ROW = 16
-"""Vectors of a row from which on the rows of a block in a sweep go through a stage one after the other."""
-
 KEPT_BLOCKS = 4
 """Blocks of a sweep for which what one stage leaves for another is kept: two sums at most lie between the two."""
 
-KEEP, REPEAT, CHEAP = "keep", "repeat", "cheap"
 LIGHT = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 FEW_OPERATIONS = 2
 """Operations, and how many, of a map that is repeated sooner than stored and loaded again: it loads one vector."""
@@ -33,36 +26,17 @@ SHORTEST = 4
 """Lanes of blocks that are transposed in registers."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChoices:
-    """What the knobs decide.
+class RowPlan:
+    """Schedules of one Workload whose stages share rows.
 
-    Attributes:
-        block: rows at a time; vectors of rows where neighbouring rows fill the lanes.
-        sweep: blocks of rows that follow each other through the stages, each stage behind those that it waits for
-            (compiler/loop/software_pipeline.py); 1 where rows fill the lanes.
-        accumulators: partial results of one reduction and row; vectors of them where columns fill the lanes.
-        unroll: vectors of the target that one long vector of a map stands for.
-        maps: which maps with several readers are repeated instead of stored: KEEP none, REPEAT all, or only CHEAP ones.
-        parallel: how many loops over rows are shared out together.
+    `widest`: lanes of the target; `near`: elements that its first cache holds; `algorithm`: what made the Workload.
     """
 
-    block: int
-    sweep: int
-    accumulators: int
-    unroll: int
-    maps: str
-    parallel: int
-
-
-class RowPlan:
-    """Schedules of one Workload whose stages share rows; `widest`: lanes of the target, `algorithm`: what made it."""
-
     def __init__(
-        self, workload: Workload, axes: RowAxes, widest: int, algorithm: Algorithm | None = None
+        self, workload: Workload, axes: RowAxes, widest: int, near: int, algorithm: Algorithm | None = None
     ) -> None:
         """Look at the stages."""
-        self.workload, self.axes, self.algorithm = workload, axes, algorithm
+        self.workload, self.axes, self.near, self.algorithm = workload, axes, near, algorithm
         self.last = workload.stages[-1]
         size = axes.vector.size if axes.vector is not None else 1
         self.lanes = 1
@@ -108,6 +82,11 @@ class RowPlan:
             return 1
         across = max(prod(a.size for a in s.reduce_axes if a != vector) for s in self.workload.stages)
         return -(-vector.size // self.lanes) * (1 if self.axes.along_rows else across)
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of a row of the output."""
+        return prod(a.size for a in self.axes.columns)
 
     def divides(self, choices: RowChoices) -> bool:
         """Whether blocks that are streamed, whose loops are not unrolled, are all of one length."""
@@ -302,7 +281,27 @@ class RowPlan:
         split: list[Step] = [Split(name, place, self.wide(along.size, choices.unroll))]
         if self.in_turn(choices):
             return split, [*block, *others, f"{place}.o", f"{place}.i"], binds(name, [], f"{place}.i")
-        return split, [*others, f"{place}.o", *block, f"{place}.i"], binds(name, block, f"{place}.i")
+        back = self._backwards(others, f"{place}.o", choices) if stage is self.last else []
+        return (
+            split,
+            [*others, f"{place}.o", *block, f"{place}.i"],
+            [*binds(name, block, f"{place}.i"), *back],
+        )
+
+    def _backwards(self, others: Sequence[str], vectors: str, choices: RowChoices) -> list[Step]:
+        """The last stage's outermost loop over columns from its end on, where rows and results are not near together.
+
+        The stages before have gone through the rows: their end is what is still there, and would make room for results
+        of their beginning. It is a loop that always has as many iterations.
+        """
+        if choices.sweep > 1 or 2 * self.row_elements * self._block_size(choices) <= self.near:
+            return []
+        sizes = {a.name: a.extent.constant for a in self.axes.columns}
+        loops = [c for c in others if sizes[c.split(".")[0]] not in (None, 1)]
+        along = sizes[vectors.split(".")[0]]
+        if along is not None and along % self.wide(along, choices.unroll) == 0:
+            loops.append(vectors)
+        return [Reverse(self.last.name, name) for name in loops[:1]]
 
     def _across(self, stage: Stage, columns: Sequence[str]) -> str | None:
         """The loop over columns that lie side by side in the output, where rows fill the lanes of all else."""

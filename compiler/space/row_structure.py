@@ -88,11 +88,13 @@ def contiguous_axis(stage: Stage, workload: Workload) -> Axis | None:
     return next((a for a in stage.axes if a.size > 1 and steps.get(a.name) == 1), None)
 
 
-def reads_columns(workload: Workload, axes: RowAxes) -> bool:
-    """Whether the last stage reads what all rows share along their columns: a scale for each, as a layer norm."""
+def rows_shared(workload: Workload, axes: RowAxes) -> int:
+    """Operands of the last stage that all rows share along their columns: a scale for each, as a layer norm has."""
     rows, columns = {a.name for a in axes.rows}, {a.name for a in axes.columns}
-    read = [{n for i in load.indices for n in i.names()} for load in loads(workload.stages[-1].body)]
-    return any(names & columns and not names & rows for names in read)
+    read = {
+        load.buffer: {n for i in load.indices for n in i.names()} for load in loads(workload.stages[-1].body)
+    }
+    return sum(bool(names & columns and not names & rows) for names in read.values())
 
 
 def _names(stage: Stage) -> frozenset[str]:

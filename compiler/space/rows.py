@@ -16,14 +16,15 @@ from compiler.schedule.moments import LEAST, find_moments, moments
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import Algorithm
 from compiler.space.chains import has_long_chain
+from compiler.space.row_choices import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices
 from compiler.space.row_phases import RowPhases
-from compiler.space.row_plan import CHEAP, IN_REGISTERS, KEEP, REPEAT, SHORT_ROW, RowChoices, RowPlan
-from compiler.space.row_structure import RowAxes, reads_columns, row_axes, summed_axis
+from compiler.space.row_plan import RowPlan
+from compiler.space.row_structure import RowAxes, row_axes, rows_shared, summed_axis
 from compiler.space.skewed_rows import SkewedRows, skewed_rows
 from compiler.space.space import Knob, SearchSpace, Value, number
 from compiler.space.structure import MANY_CHANNELS
 from compiler.target import Target
-from compiler.workload.ir import Workload
+from compiler.workload.ir import Stage, Workload
 
 CHOICES = (1, 2, 4, 8)
 SWEEPS = (1, 4, 8, 16, 32, 64)
@@ -38,12 +39,14 @@ FEW_OTHERS = 8
 SHARES_PER_THREAD = 4
 PAIR = 2
 LONG_MOMENTS = 64
-"""Vectors of a row from which on reading it once less is worth a sum of its first eighth."""
+"""Vectors of a row from which on reading it once less is worth a sum of its beginning."""
 SHORTEST_ROW, LONG_ROW = 6, 512
 """Vectors of a row: up to the first many rows are taken at a time, above the second only one (SHORT_ROW: between)."""
 ROWS_UNDER_WAY = 6
-"""Rows of a sweep with one in a block, read or stored, that have to stay in half the second cache; in the first one
-where all of them read some more: else several rows share that, one stage after the other."""
+"""Rows of a sweep with one in a block, read or stored, that have to stay in half the second cache."""
+NEAR_ROWS = 5
+"""The same in the first cache, besides those that all share, where little is calculated: what a row's later stages read
+again is there if they follow at once, and a stage has not enough to do to wait for the second cache meanwhile."""
 STREAMED_ROW = 8
 """Vectors of a row from which on prefetchers follow it where it is read once."""
 CACHED_BLOCKS = 5
@@ -83,7 +86,7 @@ class Rows:
             msg = "the stages share no rows"
             raise ScheduleError(msg)
         size_bytes = workload.buffers[workload.stages[-1].target].dtype.size_bytes
-        plan = RowPlan(workload, axes, target.lanes(size_bytes))
+        plan = RowPlan(workload, axes, target.lanes(size_bytes), target.l1_bytes // size_bytes)
         one_pass, skew = _moments(plan), skewed_rows(plan, target)
         found = {DIRECT: plan, MOMENTS: one_pass, SKEWED: None if skew is None else skew.plan}
         plans = {name: made for name, made in found.items() if made is not None}
@@ -177,16 +180,29 @@ def _moments(plan: RowPlan) -> RowPlan | None:
     found = find_moments(plan.workload)
     if found is None:
         return None
-    axes = found.total.reduce_axes
-    along = next((a for a in axes if a.size >= LEAST), max(axes, key=lambda a: a.size))
-    count = -(-along.size // LEAST)
-    if along is summed_axis(found.total, plan.workload):
-        unit = plan.lanes * TILE if along.size >= LEAST * plan.lanes else plan.lanes
-        count = min(along.size, -(-count // unit) * unit)
-    step = Algorithm("moments", (axes.index(along), count))
+    step = Algorithm("moments", _first(found.total, plan))
     made = moments(plan.workload, step.parameters)
     shared = row_axes(made)
-    return None if shared is None else RowPlan(made, shared, plan.lanes, step)
+    return None if shared is None else RowPlan(made, shared, plan.lanes, plan.near, step)
+
+
+def _first(total: Stage, plan: RowPlan) -> tuple[int, ...]:
+    """Of each reduction axis of a sum, how many of its first are enough to shift by: one run of memory, if it can be.
+
+    Along the vectors as many as the partial results under way take.
+    """
+    vector, counts = summed_axis(total, plan.workload), {}
+    inside = prod(a.size for a in total.reduce_axes)
+    needed = -(-inside // LEAST)
+    for a in sorted(total.reduce_axes, key=lambda a: a == vector):
+        inside //= a.size
+        count = -(-needed // inside)
+        needed = -(-needed // count)
+        if a == vector:
+            unit = plan.lanes * TILE if count > plan.lanes else plan.lanes
+            count = min(a.size, -(-count // unit) * unit)
+        counts[a.name] = count
+    return tuple(counts[a.name] for a in total.reduce_axes)
 
 
 def _choices(values: dict[str, Value]) -> RowChoices:
@@ -264,8 +280,11 @@ def _sweep(plan: RowPlan, target: Target, threads: int, vectors: int) -> tuple[i
     As many as leave each thread its shares: the first and the last few have no others to fill the time with. The
     sums of a block's rows end together.
     """
-    cache = target.l1_bytes if reads_columns(plan.workload, plan.axes) else target.l2_bytes // 2
-    cached = ROWS_UNDER_WAY * vectors * target.vector_bytes <= cache
+    shared = rows_shared(plan.workload, plan.axes)
+    if _is_elementary(plan) and not shared:
+        cached = ROWS_UNDER_WAY * vectors * target.vector_bytes <= target.l2_bytes // 2
+    else:
+        cached = (NEAR_ROWS + shared) * plan.row_elements <= plan.near
     if not (plan.axes.columns and plan.all_follow and cached):
         return None
     shares = 1 if threads == 1 else SHARES_PER_THREAD * threads

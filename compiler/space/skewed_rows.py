@@ -7,7 +7,8 @@ from math import gcd
 
 from compiler.schedule.skewed import find_rows, skewed
 from compiler.schedule.steps import Algorithm
-from compiler.space.row_plan import RowChoices, RowPlan
+from compiler.space.row_choices import RowChoices
+from compiler.space.row_plan import RowPlan
 from compiler.space.row_structure import row_axes
 from compiler.target import LINE_BYTES, Target
 
@@ -47,5 +48,5 @@ def skewed_rows(plan: RowPlan, target: Target) -> SkewedRows | None:
     shared, vectors = row_axes(made), made.stages[0].reduce_axes[-1].size // lanes
     if shared is None or vectors > MOST_VECTORS:
         return None
-    again, block = RowPlan(made, shared, lanes, step), max(FEW_ROWS, lanes // gcd(pitch, lanes))
+    again, block = RowPlan(made, shared, lanes, plan.near, step), max(FEW_ROWS, lanes // gcd(pitch, lanes))
     return SkewedRows(again, block, 1 << (vectors - 1).bit_length()) if again.in_blocks(block) else None

@@ -10,7 +10,7 @@ from compiler.loop.ir import LoopKind
 from compiler.schedule.primitives import apply_step
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.state import ScheduledStage, State, initial_state
-from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Split, Step
+from compiler.schedule.steps import Bind, ComputeAt, Fuse, Pack, Reorder, Reverse, Split, Step
 from compiler.workload.ir import Workload
 
 MOST_UNROLLED = 256
@@ -86,6 +86,11 @@ def _pack(state: State, rng: random.Random) -> Step | None:
     return Pack(rng.choice(state.stages).stage.name, rng.choice(constants)) if constants else None
 
 
+def _reverse(state: State, rng: random.Random) -> Step | None:
+    stage = _stage(state, rng)
+    return Reverse(stage.stage.name, rng.choice(stage.loops).name) if stage.loops else None
+
+
 _DRAWS: tuple[Callable[[State, random.Random], Step | None], ...] = (
     _split,
     _split,
@@ -99,4 +104,5 @@ _DRAWS: tuple[Callable[[State, random.Random], Step | None], ...] = (
     _compute_at,
     _compute_at,
     _pack,
+    _reverse,
 )

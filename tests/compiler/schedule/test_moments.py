@@ -54,11 +54,11 @@ def of_moments(workload: Workload) -> SearchSpace:
 
 
 @pytest.mark.parametrize("workload", NORMS)
-@pytest.mark.parametrize("count", [155, LONG])
+@pytest.mark.parametrize("count", [39, LONG])
 def test_the_rewritten_norm_is_the_same(workload: Workload, count: int) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
-    made = moments(workload, (0, count))
+    made = moments(workload, (count,))
     np.testing.assert_allclose(reference_outputs(made, operands)["y0"], expected, rtol=1e-11, atol=1e-12)
     assert [s.reduce_axes[0].size for s in made.stages if s.reducer is not None] == [count, LONG, LONG]
     assert not any(s.name == "square" for s in made.stages)
@@ -75,15 +75,15 @@ def test_every_schedule_of_it_gives_the_same(workload: Workload) -> None:
 
 
 @pytest.mark.parametrize("far", [1.0, 1e3, 1e6])
-def test_first_elements_that_are_far_from_all_others_cost_three_bits(far: float) -> None:
-    """The worst case: the shift is as far from the mean as an eighth of the data can be."""
+def test_first_elements_that_are_far_from_all_others_cost_five_bits(far: float) -> None:
+    """The worst case: the shift is as far from the mean as a 32nd of the data can be."""
     workload = layer_norm(3, LONG)
     operands = random_operands(workload)
-    operands["x0"][:, :160] = far
+    operands["x0"][:, :64] = far
     expected = reference_outputs(workload, operands)["y0"]
     space = of_moments(workload)
     got = run_native(workload, space.schedule(space.default), operands)
-    assert relative_error(got, expected) < 2e-6
+    assert relative_error(got, expected) < 5e-6
 
 
 def test_a_mean_that_is_large_beside_the_deviation_costs_nothing() -> None:
@@ -146,12 +146,12 @@ def without_mean(rows: int, columns: int, share: float) -> Workload:
 @pytest.mark.parametrize(
     ("workload", "parameters"),
     [
-        pytest.param(softmax(4, 96), (0, 12), id="no variance"),
-        pytest.param(without_mean(4, 96, 1 / 95), (0, 12), id="no mean"),
-        pytest.param(layer_norm(4, 96), (0, 11), id="less than an eighth"),
-        pytest.param(layer_norm(4, 96), (0, 97), id="more than there is"),
-        pytest.param(layer_norm(4, 96), (1, 12), id="no such axis"),
-        pytest.param(layer_norm(4, 96), (0,), id="too few parameters"),
+        pytest.param(softmax(4, 96), (3,), id="no variance"),
+        pytest.param(without_mean(4, 96, 1 / 95), (3,), id="no mean"),
+        pytest.param(layer_norm(4, 96), (2,), id="less than a 32nd"),
+        pytest.param(layer_norm(4, 96), (97,), id="more than there is"),
+        pytest.param(layer_norm(4, 96), (0,), id="none"),
+        pytest.param(layer_norm(4, 96), (3, 1), id="more axes than there are"),
     ],
 )
 def test_what_it_does_not_apply_to_is_refused(workload: Workload, parameters: tuple[int, ...]) -> None:
