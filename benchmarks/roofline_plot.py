@@ -17,6 +17,7 @@ _COLOURS = {
     "winograd": "#6b3fa0",
     "memory": "#2563a8",
     "int8": "#777",
+    "other": "#a0a0a0",
 }
 _MARGIN = 2.0
 

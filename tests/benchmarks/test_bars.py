@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.bars import Bar, bars, best_peer, is_short, peak_share, peer_ratio
+from benchmarks.kernel_shapes import GROUPS
 from benchmarks.kernels import select, table_line
 from benchmarks.roofline_plot import roofline_svg
 from luthier import InputError
@@ -98,6 +99,11 @@ def test_the_build_bar_is_an_upper_one() -> None:
     found = bar(bars([], builds), "build")
     assert (found.met, found.short) == (False, ("conv 80 ms",))
     assert bar(bars([], {**builds, "median_ms": 29.0}), "build").met is True
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_has_a_place_in_the_plot(group: str) -> None:
+    assert "<circle" in roofline_svg([row("a", group, 5.0)])
 
 
 def test_a_row_is_one_line_and_one_point() -> None:

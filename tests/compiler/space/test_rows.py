@@ -323,10 +323,17 @@ def test_maps_that_take_no_longer_than_a_load_are_repeated(front: list[NodeProto
     assert relative_error(got, expected) < 1e-5
 
 
-def test_long_rows_do_not_follow_each_other_by_default() -> None:
-    """Those under way would drive each other out of the first cache."""
-    spaces = [build_space(layer_norm(64, columns), PRESETS["x86-64-v3"], 1) for columns in (512, 2048)]
-    assert [space.values(space.default)["sweep"] for space in spaces] == [64, 1]
+@pytest.mark.parametrize(
+    ("workload", "sweep"),
+    [
+        pytest.param(layer_norm(64, 1024), 64, id="five rows and a scale are near"),
+        pytest.param(layer_norm(64, 1536), 1, id="they would drive each other out of the first cache"),
+        pytest.param(softmax(64, 8192), 64, id="what is calculated hides that"),
+    ],
+)
+def test_rows_follow_each_other_by_default_where_they_are_near(workload: Workload, sweep: int) -> None:
+    space = build_space(workload, PRESETS["x86-64-v3"], 1)
+    assert space.values(space.default)["sweep"] == sweep
 
 
 def test_the_lanes_of_rows_side_by_side_are_combined_in_common_vectors() -> None:
