@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from compiler.schedule.steps import Algorithm, ComputeAt, Inline, RFactor, Step
+from compiler.schedule.steps import Algorithm, ComputeAt, Inline, Reverse, RFactor, Step
 
 
 def path_steps(
@@ -26,5 +26,10 @@ def path_steps(
         path.add(name)
         if name in attached:
             new += [attached[name], *(readers(name) if name not in factored else (factored[name],))]
-    kept = tuple(s for s in steps if isinstance(s, Algorithm | Inline) or s.stage in path)
+    # A loop moves as far backwards as it does forwards.
+    kept = tuple(
+        s
+        for s in steps
+        if isinstance(s, Algorithm | Inline) or (s.stage in path and not isinstance(s, Reverse))
+    )
     return kept, len(attached.keys() - path)

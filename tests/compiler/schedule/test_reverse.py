@@ -11,6 +11,7 @@ from compiler.pipeline import build_nest
 from compiler.schedule.primitives import replay
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.steps import (
+    Algorithm,
     Bind,
     ComputeAt,
     Fuse,
@@ -25,7 +26,7 @@ from compiler.space.rules import build_space
 from compiler.target import PRESETS, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_interpreted, run_native
-from tests.compiler.workloads import layer_norm, matmul, random_operands, row_sum, softmax
+from tests.compiler.workloads import KINDS, layer_norm, matmul, random_operands, row_sum, softmax
 
 V4 = PRESETS["x86-64-v4"]
 
@@ -83,6 +84,11 @@ ILLEGAL: dict[str, tuple[Workload, tuple[Step, ...], str]] = {
         row_sum(4, 32),
         (ComputeAt("anchor", "epilogue", "s0"), Reverse("epilogue", "s0")),
         "before ComputeAt",
+    ),
+    "places that are looked up": (
+        KINDS["scattered_rows"],
+        (Algorithm("scattered"), Reverse("total", "r0")),
+        "one place",
     ),
     "no such loop": (row_sum(4, 32), (Reverse("anchor", "r1"),), "no loop"),
 }
