@@ -1,12 +1,12 @@
 """Time single operators, default and tuned, beside the machine's ceilings and other engines (docs/benchmarks.md).
 
-    python -m benchmarks.kernels [PATTERN ...] [--group GROUP] [--threads 1,2] [--trials 64] [--seconds S] [--time 2]
-                                 [--looks 3] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
+    python -m benchmarks.kernels [PATTERN ...] [--group GROUP ...] [--threads 1,2] [--trials 64] [--seconds S]
+                                 [--time 2] [--looks 3] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
 
 PATTERN is a name of a shape, or one with * and ?. --trials and --seconds bound the tuning of each shape, --time the
 turns in which it is timed. A shape below its bar is timed up to --looks times, and its least disturbed figures count
-(benchmarks/looks.py). --check exits 1 where a bar is missed. The build times of a network's candidates are taken
-when every group is, or with --group build.
+(benchmarks/looks.py). --check exits 1 where a bar is missed. --group can be there several times; the build times of a
+network's candidates are taken when every group is, or with --group build.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,8 +51,8 @@ def main() -> None:
     arguments = _arguments()
     peers = _peers(skip=arguments.skip_peers)
     rows = _rows(arguments, peers)
-    everything = not arguments.shapes and arguments.group is None
-    builds = build_times(native_target(), 1) if everything or arguments.group == _BUILD else None
+    everything = not arguments.shapes and not arguments.group
+    builds = build_times(native_target(), 1) if everything or _BUILD in arguments.group else None
     found = bars(rows, builds)
     _summary(found)
     if arguments.json:
@@ -69,16 +69,20 @@ def main() -> None:
         sys.exit(1)
 
 
-def select(patterns: Sequence[str], group: str | None) -> list[Shape]:
-    """The shapes of a group that match a pattern; raises InputError where there are none."""
+def select(patterns: Sequence[str], groups: Collection[str]) -> list[Shape]:
+    """The shapes of some groups, or of all where none is named, that match a pattern.
+
+    Raises:
+        InputError: there are none.
+    """
     found = [
         shape
         for shape in SHAPES.values()
-        if (group is None or shape.group == group)
+        if (not groups or shape.group in groups)
         and (not patterns or any(fnmatch(shape.name, p) for p in patterns))
     ]
-    if not found and group != _BUILD:
-        msg = f"no shape matches {' '.join(patterns) or group}; the shapes are {', '.join(SHAPES)}"
+    if not found and _BUILD not in groups:
+        msg = f"no shape matches {' '.join((*patterns, *groups))}; the shapes are {', '.join(SHAPES)}"
         raise luthier.InputError(msg)
     return found
 
@@ -181,7 +185,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("shapes", nargs="*", metavar="PATTERN")
-    parser.add_argument("--group", choices=(*GROUPS, _BUILD))
+    parser.add_argument("--group", choices=(*GROUPS, _BUILD), action="append", default=[])
     parser.add_argument("--threads", type=_thread_counts, default=[1])
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--seconds", type=float, help="of tuning, per shape")

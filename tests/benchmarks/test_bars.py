@@ -87,11 +87,19 @@ def test_two_threads_are_compared_with_one_in_their_turns_on_long_shapes_alone()
     long["kernel"]["alone"], short["kernel"]["alone"] = {"median_us": 1700.0}, {"median_us": 21.0}
     disturbed = row("long", "ragged", 5000.0)
     found = bar(bars([disturbed, long, short], None), "two threads")
-    assert (found.value, found.short) == (pytest.approx(1.7), ("long 1.70",))
+    assert (found.value, found.short) == (pytest.approx(1.7), ("long 1.70 (memory 1.00)",))
     assert "over one thread 1.70" in table_line(long)
     assert is_short(long)
     assert not is_short(short)
     assert bar(bars([short, row("long", "ragged", 1000.0, threads=2)], None), "two threads").value is None
+
+
+def test_a_short_gain_stands_beside_that_of_memory() -> None:
+    two = row("long", "ragged", 1000.0, threads=2, ceilings={"memory": 1.1e7})
+    two["kernel"]["alone"] = {"median_us": 1200.0}
+    assert bar(bars([row("long", "ragged", 1200.0), two], None), "two threads").short == (
+        "long 1.20 (memory 1.10)",
+    )
 
 
 def test_the_build_bar_is_an_upper_one() -> None:
@@ -123,8 +131,8 @@ def test_a_time_that_cannot_be_is_marked() -> None:
 
 
 def test_shapes_are_chosen_by_pattern_and_group() -> None:
-    assert {s.group for s in select([], "ragged")} == {"ragged"}
-    assert len(select([], "ragged")) == 20
-    assert all("conv3x3" in s.name for s in select(["conv3x3*"], None))
+    assert {s.group for s in select([], ["ragged"])} == {"ragged"}
+    assert len(select([], ["ragged"])) == 20
+    assert all("conv3x3" in s.name for s in select(["conv3x3*"], ()))
     with pytest.raises(InputError, match="no shape matches nothing"):
-        select(["nothing"], None)
+        select(["nothing"], ())
