@@ -32,8 +32,16 @@ _HALVES = frozenset({"znver4"})
 _HALF_BYTES = 32
 LONGEST_BYTES = 64
 """Of an AVX-512 vector."""
-_MEMORY_RATES = {"znver1": 3.5, "znver2": 3.5, "znver3": 3.5, "znver4": 11.0, "znver5": 11.0}
-"""Bytes that one core gets in a cycle from memory, by LLVM's name of the CPU."""
+_MEMORY_RATES = {
+    "znver1": (3.5, 12.0),
+    "znver2": (3.5, 12.0),
+    "znver3": (3.5, 12.0),
+    "znver4": (8.5, 10.0),
+    "znver5": (11.0, 22.0),
+}
+"""Bytes that memory gives in a cycle to one core, and to all that share a last cache, by LLVM's name of the CPU."""
+_SHARE_A_CACHE = 8
+"""Cores, of those CPUs, that share a last cache, and with it a way to memory."""
 MATRIX_REGISTERS = 8
 """Of a CPU that has any: each holds 16 rows of 64 bytes."""
 ARCH_PRCTL, MATRIX_REQUEST = 158, (0x1023, 18)
@@ -82,10 +90,13 @@ class Target:
         """Whether an instruction on whole vectors takes them in two halves."""
         return self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES
 
-    @property
-    def memory_rate(self) -> float:
-        """Bytes that one core fetches from memory in a cycle, behind arithmetic; 0 where none are known to hide."""
-        return _MEMORY_RATES.get(self.cpu, 0.0)
+    def memory_rate(self, threads: int) -> float:
+        """Bytes that each of so many threads fetches from memory in a cycle, behind arithmetic.
+
+        0 where none are known to hide.
+        """
+        alone, together = _MEMORY_RATES.get(self.cpu, (0.0, 0.0))
+        return min(alone, together / min(threads, _SHARE_A_CACHE))
 
     @property
     def indexes_freely(self) -> bool:

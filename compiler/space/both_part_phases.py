@@ -76,7 +76,7 @@ class BothPartPhases:
         factors = Factors(PAIR, near=near)
         return MatrixTile(self.workload, *self.product_stages, target, threads, (self._entry, PLACE), factors)
 
-    def cycles(self, target: Target) -> float:
+    def cycles(self, target: Target, threads: int) -> float:
         """What it takes, nearly."""
         stage, _ = self.product_stages
         made = sum(copy.points for copy in self._copies) / target.lanes(stage.dtype.size_bytes)

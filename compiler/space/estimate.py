@@ -13,7 +13,8 @@ Where the rate at which they come is known (`Target.memory_rate`), they arrive b
     constants * constants / (constants + arithmetic)
 
 cycles are left of them, and what is stored between phases is read as from the second cache, up to a few times as much
-as that holds. Of one core, and of what differs between algorithms only: operands and results are the same for all.
+as that holds. Of all threads together, which share what is computed and the way to memory, and of what differs between
+algorithms only: operands and results are the same for all.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ _GAPS = 2
 """Places from one tap of a window to the next, from where on tiles may lie outside for a tap."""
 
 
-def algorithm_cycles(workload: Workload, stored: Set[str], target: Target) -> float:
+def algorithm_cycles(workload: Workload, stored: Set[str], target: Target, threads: int) -> float:
     """Cycles of a Workload as an algorithm makes it; `stored`: stages whose results lie in memory between phases."""
     arithmetic = arithmetic_cycles(workload, target)
     targets = {s.target for s in workload.stages if s.name in stored}
     between = sum(t.size_bytes for t in workload.temporaries if t.name in targets)
     constants = sum(o.size_bytes for o in workload.operands if o.constant)
-    room = KEPT_UP * target.l2_bytes if target.memory_rate else target.l2_bytes // 2
+    room = KEPT_UP * target.l2_bytes if target.memory_rate(threads) else target.l2_bytes // 2
     rate = NEAR if between <= room else STREAMED
-    return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target)
+    return arithmetic + 2 * between * rate + fetched(constants, arithmetic, target, threads)
 
 
 def arithmetic_cycles(workload: Workload, target: Target) -> float:
@@ -96,11 +97,10 @@ def _held(bound: Bound, stage: Stage) -> float:
     return held / (len(places) * len(starts))
 
 
-def fetched(constants: int, arithmetic: float, target: Target) -> float:
-    """Cycles that constants take besides the arithmetic."""
-    if not target.memory_rate:
-        return constants * FAR
-    return left_of(constants / target.memory_rate, arithmetic)
+def fetched(constants: int, arithmetic: float, target: Target, threads: int) -> float:
+    """Cycles that constants take besides the arithmetic, of all threads together."""
+    rate = target.memory_rate(threads)
+    return left_of(constants / rate, arithmetic) if rate else constants * FAR
 
 
 def left_of(fetching: float, busy: float) -> float:

@@ -52,7 +52,7 @@ def part_phases(workload: Workload, target: Target) -> PartPhases | None:
         forms = (_form(workload, entry, form, target) for form in FORMS)
         tried = [phases for phases in forms if phases is not None]
         if tried:
-            return min(tried, key=lambda phases: phases.cycles(target))
+            return min(tried, key=lambda phases: phases.cycles(target, 1))
     return None
 
 
@@ -132,7 +132,7 @@ class PartPhases:
             return 0
         return self.workload.temporaries[0].size_bytes // prod(a.size for a in stage.axes[:-1])
 
-    def cycles(self, target: Target) -> float:
+    def cycles(self, target: Target, threads: int) -> float:
         """What it takes, nearly."""
         stage, _ = self.product_stages
         tile = self.tile(target, 1)
@@ -142,7 +142,7 @@ class PartPhases:
         far = tile.is_far if self._row_bytes else between > target.l2_bytes // 2
         again = between * FAR if far and not tile.made_at(tile.usual()) else 0.0
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
-        arrive = 0.0 if tile.waits_for_constants else fetched(constants, products, target)
+        arrive = 0.0 if tile.waits_for_constants else fetched(constants, products, target, threads)
         whole = products + made + again + self._stored(target) + arrive
         return whole * (UNSURE if self._map is not None else SHORT if COLUMNS in self.form else 1.0)
 

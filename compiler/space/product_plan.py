@@ -105,7 +105,7 @@ class ProductPlan:
         tile = self._tiles[which]
         if not isinstance(tile, MatrixTile):
             alone = replace(self._workload, stages=(tile.anchor,))
-            return algorithm_cycles(alone, frozenset(), self.target) / REACHED
+            return algorithm_cycles(alone, frozenset(), self.target, self.threads) / REACHED
         made = {
             f"{LEFT}.{tile.anchor.name}": MADE_BETWEEN if which else MADE,
             f"{PACK}.{tile.anchor.name}": MADE,

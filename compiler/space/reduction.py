@@ -126,7 +126,7 @@ class Reduction:
         space = SearchSpace(knobs, assignments[careful], legal, build)
         if (
             careful in (DIRECT, PANELS)
-            and (fewer := _fewer_multiplications(workload, plans, target)) is not None
+            and (fewer := _fewer_multiplications(workload, plans, target, threads)) is not None
         ):
             chosen, error = fewer
         others = [assignments[name] for name in reversed(plans) if name != chosen]
@@ -172,7 +172,7 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
 
 
 def _fewer_multiplications(
-    workload: Workload, plans: dict[str, _Plan], target: Target
+    workload: Workload, plans: dict[str, _Plan], target: Target, threads: int
 ) -> tuple[str, float] | None:
     """The plan with fewer multiplications that is clearly cheaper than the direct one, and its error; else None.
 
@@ -183,11 +183,11 @@ def _fewer_multiplications(
         for name, plan in plans.items()
         if isinstance(phases := plan.phases, _LESS_EXACT) and phases.error <= TASK_ERROR_BUDGET
     }
-    costs = {name: phases.cycles(target) for name, phases in fewer.items()}
+    costs = {name: phases.cycles(target, threads) for name, phases in fewer.items()}
     # Plans are in the order of their errors.
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
     best = next(near, None)
-    direct = algorithm_cycles(workload, frozenset(), target)
+    direct = algorithm_cycles(workload, frozenset(), target, threads)
     if best is None or costs[best] > min(fewer[best].clearly * direct, direct - WORTH_AN_ERROR):
         return None
     return best, fewer[best].error
@@ -237,7 +237,7 @@ def _with_winograd(
     It is the one that costs least, with the larger constants it reads, where that is less than the products cost as
     they are. Code for edges takes several times as long to build: one without is chosen where it costs little more.
     """
-    direct = algorithm_cycles(workload, frozenset(), target)
+    direct = algorithm_cycles(workload, frozenset(), target, threads)
     usual = next(iter(plans.values())).tile.dot
     most = 1.0 if usual is None else WORTH / usual[0].products_per_step
     found: dict[str, _Plan] = {}
@@ -250,7 +250,7 @@ def _with_winograd(
         name = f"winograd{m}"
         tile = RegisterTile(products.workload, *products.product_stages, target, threads, dot)
         found[name] = _Plan(tile, products)
-        cycles = products.cycles(target)
+        cycles = products.cycles(target, threads)
         if products.has_room and share / dot[0].products_per_step < most and cycles < direct:
             worthy.append((cycles * (1.0 if products.has_edges else EDGES), name))
     first = {name: found[name] for *_, name in sorted(worthy)[:1]}

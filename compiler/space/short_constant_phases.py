@@ -64,10 +64,10 @@ class ShortConstantPhases:
         """The sum of products, and the map that stores it."""
         return self.workload.stages[0], self.workload.stages[1]
 
-    def cycles(self, target: Target) -> float:
+    def cycles(self, target: Target, threads: int) -> float:
         """What it takes, nearly: what arrives while others are widened and multiplied is waited for in part."""
         busy = arithmetic_cycles(self.workload, target) + self._widened
-        return busy + left_of(self._bytes / (target.memory_rate or 1 / FAR), busy)
+        return busy + left_of(self._bytes / (target.memory_rate(threads) or 1 / FAR), busy)
 
     def steps(self, tile: RegisterTile, values: dict[str, Value]) -> list[Step]:
         """Those of the tile."""

@@ -63,7 +63,7 @@ class StrassenPhases:
         """Rounding error relative to the largest output, which random data hardly ever exceed."""
         return ROUNDING * growth() * sqrt(self._found.summed.size)
 
-    def cycles(self, target: Target) -> float:
+    def cycles(self, target: Target, threads: int) -> float:
         """What it takes, nearly: the products', and those of moving what is summed, behind which the sums hide.
 
         What few sums are made of stays near enough to be read and written as from the second cache; what many are
@@ -76,13 +76,13 @@ class StrassenPhases:
         rows = self._found.row.size * prod(a.size for a in self._found.batch)
         ends = [rows * a.size * stage.dtype.size_bytes for a in (self._found.summed, self._found.column)]
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
-        moved = (between + sum(ends)) * self._rate(between, max(ends))
-        return products + moved + fetched(constants, products, target)
+        moved = (between + sum(ends)) * self._rate(between, max(ends), threads)
+        return products + moved + fetched(constants, products, target, threads)
 
-    def _rate(self, between: int, end: int) -> float:
+    def _rate(self, between: int, end: int, threads: int) -> float:
         """Cycles per byte of what is moved: `between` is summed, and `end` is the larger of what is read and stored."""
         target = self._target
-        if target.memory_rate and between <= NEAR_CACHES * target.l2_bytes:
+        if target.memory_rate(threads) and between <= NEAR_CACHES * target.l2_bytes:
             return NEAR
         if between + end > counted_on(target):
             return MEMORY

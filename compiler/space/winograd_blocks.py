@@ -76,13 +76,13 @@ class WinogradBlocks(WinogradPhases):
         """Only what is copied before."""
         return super().stored - {"tiles", "product"}
 
-    def cycles(self, target: Target) -> float:
+    def cycles(self, target: Target, threads: int) -> float:
         """What it takes, nearly: less for what is stored, more for the constants."""
         kept = sum(self.workload.buffers[f"{name}_buffer"].size_bytes for name in ("tiles", "product"))
         constants = sum(o.size_bytes for o in self.workload.operands if o.constant)
         tiles = prod(a.size for a in (*self._found.batch, *self._tiles))
         again = (tiles / self.block - 1) * constants * REREAD
-        return super().cycles(target) + 2 * kept * NEAR * WITHIN + again
+        return super().cycles(target, threads) + 2 * kept * NEAR * WITHIN + again
 
     def tile(self, target: Target, threads: int) -> RegisterTile:
         """The register tile of a block's products."""

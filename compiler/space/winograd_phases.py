@@ -145,9 +145,9 @@ class WinogradPhases:
             * sqrt(self._found.channel.size)
         )
 
-    def cycles(self, target: Target) -> float:
+    def cycles(self, target: Target, threads: int) -> float:
         """What it takes, nearly (compiler/space/estimate.py)."""
-        return algorithm_cycles(self.workload, self.stored, target) + SCATTERED * self._scattered
+        return algorithm_cycles(self.workload, self.stored, target, threads) + SCATTERED * self._scattered
 
     @property
     def _scattered(self) -> int:

@@ -38,9 +38,11 @@ SLOW = replace(V3, cpu="znver3", l2_bytes=512 << 10, l3_bytes=32 << 20)
 """Has a third of that rate."""
 
 
-def algorithm(workload: Workload, error_budget: float = TASK_ERROR_BUDGET, target: Target = V3) -> str:
+def algorithm(
+    workload: Workload, error_budget: float = TASK_ERROR_BUDGET, target: Target = V3, threads: int = 1
+) -> str:
     """Without a word on how many tiles at a time: their results are the same."""
-    space = build_space(workload, target, 1, error_budget)
+    space = build_space(workload, target, threads, error_budget)
     return str(space.values(space.default).get("algorithm", "direct")).removesuffix(" in blocks")
 
 
@@ -111,7 +113,7 @@ def test_what_surrounds_products_weighs_less_where_vectors_are_halved() -> None:
     assert (HALVED.multiply_adds, WHOLE.multiply_adds, V3.multiply_adds) == (1, 2, 2)
     assert replace(HALVED, vector_bytes=32).multiply_adds == 2
     workload = padded_convolution(7, 512, 512, 3)
-    assert algorithm(workload, target=HALVED) == "winograd4"
+    assert algorithm(workload, target=HALVED) == "winograd2"
     assert algorithm(workload, target=WHOLE) == "direct"
 
 
@@ -133,8 +135,17 @@ def test_constants_that_arrive_late_are_worth_more_multiplications(
 ) -> None:
     workload = padded_convolution(size, channels, channels, 3)
     assert algorithm(workload, target=SLOW) == chosen
-    fast = replace(SLOW, cpu="znver4")
+    fast = replace(SLOW, cpu="znver5")
     assert (algorithm(workload, target=fast) == chosen) is (size == 28), "larger tiles where memory keeps up"
+
+
+def test_threads_share_the_way_to_memory() -> None:
+    """Larger tiles need fewer multiplications, which threads share out, and more constants, which they wait for."""
+    workload = padded_convolution(14, 256, 256, 3)
+    chosen = [algorithm(workload, target=HALVED, threads=threads) for threads in (1, 2, 4)]
+    assert chosen == ["winograd5", "winograd3", "winograd2"]
+    slow = [algorithm(workload, target=SLOW, threads=threads) for threads in (1, 2)]
+    assert slow == ["winograd3", "winograd3"], "one core gets less than half of what there is"
 
 
 def test_few_channels_are_no_reason_against_fewer_multiplications() -> None:
@@ -201,4 +212,6 @@ def test_no_seed_of_eight_passes_the_expected_error(m: int, channels: int) -> No
 
 def test_what_is_stored_between_phases_costs() -> None:
     workload = convolution(28, 64, 64, 1)
-    assert algorithm_cycles(workload, frozenset({"anchor"}), V3) > algorithm_cycles(workload, frozenset(), V3)
+    assert algorithm_cycles(workload, frozenset({"anchor"}), V3, 1) > algorithm_cycles(
+        workload, frozenset(), V3, 1
+    )

@@ -63,8 +63,8 @@ def test_two_tiles_read_what_comes_from_afar_on_one_pipe(size: int, rows: int, v
     """Winograd's algorithm makes 36 products of as many rows as there are tiles of 4 x 4 outputs."""
     target = replace(V4, cpu="znver4")
     space = build_space(padded_convolution(size, 256, 256, 3), target, 1)
-    values = space.values(space.default)
-    assert values["algorithm"] == "winograd4"
+    starts = [space.values(start) for start in (space.default, *space.starts)]
+    values = next(values for values in starts if values["algorithm"] == "winograd4")
     assert (values["rows"], values["vectors"]) == (rows, vectors)
 
 
