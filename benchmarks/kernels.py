@@ -1,7 +1,8 @@
 """Time single operators, default and tuned, beside the machine's ceilings and other engines (docs/benchmarks.md).
 
     python -m benchmarks.kernels [PATTERN ...] [--group GROUP ...] [--threads 1,2] [--trials 64] [--seconds S]
-                                 [--time 2] [--looks 3] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg] [--check]
+                                 [--time 2] [--looks 3] [--direct] [--skip-peers] [--json OUT] [--plot OUT.svg]
+                                 [--check]
 
 PATTERN is a name of a shape, or one with * and ?. --trials and --seconds bound the tuning of each shape, --time the
 turns in which it is timed. A shape below its bar is timed up to --looks times, and its least disturbed figures count
