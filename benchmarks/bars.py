@@ -7,8 +7,9 @@ the whole single-operator model (channels first, as a user runs it) stands again
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -177,24 +178,28 @@ def gain(row: Row) -> float | None:
 
 
 def _bar(
-    title: str, rows: Sequence[Row], figure: Callable[[Row], float | None], reduce: Reduce, required: float
+    title: str,
+    rows: Sequence[Row],
+    figure: Callable[[Row], float | None],
+    reduce: Reduce,
+    required: float,
+    remarks: Mapping[str, str] = MappingProxyType({}),
 ) -> Bar:
-    """A refused shape is 0: what does not run reaches no bar."""
+    """A refused shape is 0: what does not run reaches no bar. `remarks`: what stands behind a shape that is short."""
     found = {row["shape"]: 0.0 if "refused" in row else figure(row) for row in rows}
     values = {name: value for name, value in found.items() if value is not None}
     short = sorted((value, name) for name, value in values.items() if value < required)
     value = reduce(list(values.values())) if values else None
-    return Bar(title, value, required, tuple(f"{name} {value:.2f}" for value, name in short))
+    named = tuple(f"{name} {value:.2f}{remarks.get(name, '')}" for value, name in short)
+    return Bar(title, value, required, named)
 
 
 def _gain_bar(first: Sequence[Row], two: Sequence[Row]) -> Bar:
     """Beside a shape that is short stands how much more two threads got from memory, in the same run."""
-    bar = _bar("two threads: worst gain over one, above 1 ms (kernel)", two, gain, min, GAIN)
     one = {row["shape"]: row["ceilings"]["memory"] for row in first if row["threads"] == 1}
-    more = {row["shape"]: row["ceilings"]["memory"] / one[row["shape"]] for row in two if row["shape"] in one}
-    shapes = (entry.split()[0] for entry in bar.short)
-    remarks = (f" (memory {more[shape]:.2f})" if shape in more else "" for shape in shapes)
-    return replace(bar, short=tuple(map(str.__add__, bar.short, remarks)))
+    both = {row["shape"]: row["ceilings"]["memory"] for row in two}
+    remarks = {name: f" (memory {both[name] / one[name]:.2f})" for name in both.keys() & one.keys()}
+    return _bar("two threads: worst gain over one, above 1 ms (kernel)", two, gain, min, GAIN, remarks)
 
 
 def _build_bar(builds: Mapping[str, Any] | None) -> Bar:

@@ -39,9 +39,12 @@ _MEMORY_RATES = {
     "znver4": (8.5, 10.0),
     "znver5": (11.0, 22.0),
 }
-"""Bytes that memory gives in a cycle to one core, and to all that share a last cache, by LLVM's name of the CPU."""
-_SHARE_A_CACHE = 8
-"""Cores, of those CPUs, that share a last cache, and with it a way to memory."""
+"""Bytes that memory gives in a cycle to one core, and to all of a die, by LLVM's name of the CPU.
+
+Measured on one and two cores; what all get of Zen 3 and before is what their link carries.
+"""
+_CORES_OF_A_DIE = 8
+"""Of those CPUs; they share a way to memory."""
 MATRIX_REGISTERS = 8
 """Of a CPU that has any: each holds 16 rows of 64 bytes."""
 ARCH_PRCTL, MATRIX_REQUEST = 158, (0x1023, 18)
@@ -96,7 +99,7 @@ class Target:
         0 where none are known to hide.
         """
         alone, together = _MEMORY_RATES.get(self.cpu, (0.0, 0.0))
-        return min(alone, together / min(threads, _SHARE_A_CACHE))
+        return min(alone, together / min(threads, _CORES_OF_A_DIE))
 
     @property
     def indexes_freely(self) -> bool:

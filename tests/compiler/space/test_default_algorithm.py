@@ -146,6 +146,8 @@ def test_threads_share_the_way_to_memory() -> None:
     assert chosen == ["winograd5", "winograd3", "winograd2"]
     slow = [algorithm(workload, target=SLOW, threads=threads) for threads in (1, 2)]
     assert slow == ["winograd3", "winograd3"], "one core gets less than half of what there is"
+    assert HALVED.memory_rate(8) == HALVED.memory_rate(16), "more cores are on more dies"
+    assert WHOLE.memory_rate(1) == WHOLE.memory_rate(4) == 0, "nothing is known"
 
 
 def test_few_channels_are_no_reason_against_fewer_multiplications() -> None:
