@@ -71,8 +71,9 @@ SHORT = 8
 LONG = 128
 """Iterations of an innermost loop of which eight are unrolled where a tile is small."""
 
-BODY = 64
-"""Multiply-adds of an unrolled body among which the counting is lost; more of them only take longer to compile."""
+BODY, SLOW_BODY = 64, 32
+"""Multiply-adds of an unrolled body among which the counting is lost, on two pipes and on one; more of them only take
+longer to compile."""
 
 CLUSTERED = 16
 """Registers up to which a tile of one vector is no higher than hides latency: LLVM brings the vectors of several steps
@@ -181,19 +182,23 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
             # A loop that runs once is none: its step would follow the others.
             return max(u for u in tile.unrolls if u <= apart) if steps >= 2 * apart else 1
         return 1 if rows > USUAL_HEIGHT else next(u for u in tile.unrolls if u >= steps)
-    wanted: tuple[int, ...] = (8, 4, 3, 2) if sizes[-1] >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
-    usual = 4
-    row_size = tile.axes.row.size if tile.axes.row is not None else 1
-    if (
-        not streams
-        and row_size <= FEW_TILES * rows
-        and not _has_one_pipe(tile)
-        and _reads_far(tile, row_size)
-    ):
-        wanted, usual = (2, 3), 2
-    if tile.folds > 1:
-        wanted = tuple(u for u in wanted if u % tile.folds == 0)
+    wanted, usual = _unrolls(tile, rows, accumulators, streams=streams)
     return next((u for u in wanted if sizes[-1] % u == 0), usual)
+
+
+def _unrolls(tile: RegisterTile, rows: int, accumulators: int, *, streams: bool) -> tuple[tuple[int, ...], int]:
+    """How much of the innermost loop is unrolled: the best first, and how much if each of them leaves a rest."""
+    size, usual = tile.sums[-1][1], 4
+    wanted: tuple[int, ...] = (8, 4, 3, 2) if size >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
+    row_size = tile.axes.row.size if tile.axes.row is not None else 1
+    if _has_one_pipe(tile):
+        # Where vectors at the edge hold products of several steps, those stand in one body.
+        if tile.folds == 1 and not streams:
+            wanted = tuple(u for u in wanted if u * accumulators <= SLOW_BODY) or (2, 3)
+            usual = min(usual, wanted[0])
+    elif not streams and row_size <= FEW_TILES * rows and _reads_far(tile, row_size):
+        wanted, usual = (2, 3), 2
+    return tuple(u for u in wanted if u % tile.folds == 0), usual
 
 
 def _rotation(tile: RegisterTile) -> int:
