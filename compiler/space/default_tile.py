@@ -186,7 +186,9 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
     return next((u for u in wanted if sizes[-1] % u == 0), usual)
 
 
-def _unrolls(tile: RegisterTile, rows: int, accumulators: int, *, streams: bool) -> tuple[tuple[int, ...], int]:
+def _unrolls(
+    tile: RegisterTile, rows: int, accumulators: int, *, streams: bool
+) -> tuple[tuple[int, ...], int]:
     """How much of the innermost loop is unrolled: the best first, and how much if each of them leaves a rest."""
     size, usual = tile.sums[-1][1], 4
     wanted: tuple[int, ...] = (8, 4, 3, 2) if size >= LONG and 8 * accumulators <= BODY else (4, 3, 2)
