@@ -38,7 +38,7 @@ SHARED = 0.8
 """Share of what windows read that is their own, up to which it is worth having them in one tile."""
 LOAD, FETCH, FETCH_OF_PAIR = 0.5, 2.0, 0.5
 """Multiply-adds that take as long as a load from the first cache, as a line from the second, and as one of two lines
-that are neighbours: CPUs fetch those together, and write them so."""
+that are neighbours: CPUs fetch those together, and write them so. Those that halve a line of a vector do not."""
 
 Sizes = tuple[int, int, int]
 """Rows of a tile, windows beside each other in each, and vectors."""
@@ -175,7 +175,8 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     taps = prod(size for name, size in tile.sums if _moves_with(tile, name))
     of_line = LINE_BYTES // tile.target.vector_bytes
     if of_line <= 1:
-        pairs = points <= MOST_TAPS and tile.panels > 1 and tile.axes.beside.size >= 2 * HIGHEST
+        few = points <= MOST_TAPS and tile.panels > 1 and tile.axes.beside.size >= 2 * HIGHEST
+        pairs = few and not tile.target.halves_vectors
         return _fastest(tile, points, pairs=pairs), "inside"
     registers = tile.target.vector_registers
     vectors = max(1, min(of_line, tile.panels, registers // tile.copies // (2 * HIGHEST)))
