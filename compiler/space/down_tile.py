@@ -38,7 +38,7 @@ SHARED = 0.8
 """Share of what windows read that is their own, up to which it is worth having them in one tile."""
 LOAD, FETCH, FETCH_OF_PAIR = 0.5, 2.0, 0.5
 """Multiply-adds that take as long as a load from the first cache, as a line from the second, and as one of two lines
-that are neighbours: CPUs fetch those together, and write them so. Those that halve a line of a vector do not."""
+that are neighbours: CPUs fetch those together, and write them so."""
 
 Sizes = tuple[int, int, int]
 """Rows of a tile, windows beside each other in each, and vectors."""
@@ -168,6 +168,8 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
 
     Where a line is several vectors, a tile has the whole line if what it shares with the one beside it stays, or if
     there are so many taps that they are best kept for the whole image. Otherwise tiles are followed panel by panel.
+    CPUs that take a line in halves fetch no two lines together: a tile of two vectors is for them only where what it
+    shares with the one beside it stays.
     """
     if tile.axes.row is None or tile.axes.beside is None:
         return (1, 1, 1), "inside"
@@ -176,7 +178,7 @@ def down_default(tile: RegisterTile) -> tuple[Sizes, str]:
     of_line = LINE_BYTES // tile.target.vector_bytes
     if of_line <= 1:
         few = points <= MOST_TAPS and tile.panels > 1 and tile.axes.beside.size >= 2 * HIGHEST
-        pairs = few and not tile.target.halves_vectors
+        pairs = few and (not tile.target.halves_vectors or _stays(tile, (HIGHEST_PAIR, 1, 2)))
         return _fastest(tile, points, pairs=pairs), "inside"
     registers = tile.target.vector_registers
     vectors = max(1, min(of_line, tile.panels, registers // tile.copies // (2 * HIGHEST)))
