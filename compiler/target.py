@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,11 @@ class Target:
     def halves_vectors(self) -> bool:
         """Whether an instruction on whole vectors takes them in two halves."""
         return self.cpu in _HALVES and self.vector_bytes > _HALF_BYTES
+
+    @property
+    def of_half_vectors(self) -> Target:
+        """The same, with vectors half as long: where whole ones are taken in halves, they are as fast."""
+        return replace(self, vector_bytes=self.vector_bytes // 2)
 
     def memory_rate(self, threads: int) -> float:
         """Bytes that each of so many threads fetches from memory in a cycle, behind arithmetic.

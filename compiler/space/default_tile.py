@@ -181,7 +181,8 @@ def _unroll(tile: RegisterTile, rows: int, vectors: int, *, streams: bool) -> in
         if 1 < apart < steps and held > registers:
             # A loop that runs once is none: its step would follow the others.
             return max(u for u in tile.unrolls if u <= apart) if steps >= 2 * apart else 1
-        return 1 if rows > USUAL_HEIGHT else next(u for u in tile.unrolls if u >= steps)
+        much = rows > USUAL_HEIGHT or accumulators > tile.most_unrolled
+        return 1 if much else next(u for u in tile.unrolls if u >= steps)
     wanted, usual = _unrolls(tile, rows, accumulators, streams=streams)
     return next((u for u in wanted if sizes[-1] % u == 0), usual)
 

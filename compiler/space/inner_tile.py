@@ -27,8 +27,8 @@ from compiler.workload.ir import Stage, Workload
 
 ADDED_UP = 12
 """Instructions that add the lanes of one vector."""
-
-
+FEW_SUMS = 15
+"""Sums of a tile up to which one step has too little to do."""
 FAR_VECTOR = 2
 """Multiply-adds in the time of which a vector comes from the second cache: half a line a cycle, two pipes."""
 
@@ -85,6 +85,11 @@ class InnerTile(RegisterTile):
     def widest(self) -> int:
         """All of them."""
         return HEIGHTS[-1]
+
+    @property
+    def most_unrolled(self) -> float:
+        """A tile has enough to do in one step, and code of its own for each place of a window at a border."""
+        return FEW_SUMS
 
     def arrives(self, rows: int, vectors: int) -> float:
         """Columns are read once for the rows, which stay in the first cache where there is room beside them."""

@@ -19,6 +19,7 @@ from compiler.space.default_tile import default_values, output_cycles, reads_apa
 from compiler.space.dot_phases import DotPhases, instructions
 from compiler.space.down_tile import down_axis, shares_beside
 from compiler.space.estimate import algorithm_cycles
+from compiler.space.half_vectors import filled
 from compiler.space.inner_tile import InnerTile, inner_axis
 from compiler.space.matrix_tile import MatrixTile
 from compiler.space.panel_tile import PanelPhases, PanelTile
@@ -97,6 +98,7 @@ class Reduction:
 
     def space(self, workload: Workload, target: Target, threads: int) -> SearchSpace:
         """Knobs: algorithm or instruction, and those of the register tile (of the products, where there are phases)."""
+        target = filled(workload, target)
         kind, plans = _plans(workload, target, threads)
         knobs = _union(kind, plans)
         choices = {
@@ -125,8 +127,8 @@ class Reduction:
         chosen, error = careful, 0.0
         space = SearchSpace(knobs, assignments[careful], legal, build)
         if (
-            careful in (DIRECT, PANELS)
-            and (fewer := _fewer_multiplications(workload, plans, target, threads)) is not None
+            careful in (DIRECT, PANELS, INNER)
+            and (fewer := _fewer_multiplications(workload, plans, careful, target, threads)) is not None
         ):
             chosen, error = fewer
         others = [assignments[name] for name in reversed(plans) if name != chosen]
@@ -172,9 +174,9 @@ def _preferred(kind: str, plans: dict[str, _Plan], usual: dict[str, dict[str, Va
 
 
 def _fewer_multiplications(
-    workload: Workload, plans: dict[str, _Plan], target: Target, threads: int
+    workload: Workload, plans: dict[str, _Plan], careful: str, target: Target, threads: int
 ) -> tuple[str, float] | None:
-    """The plan with fewer multiplications that is clearly cheaper than the direct one, and its error; else None.
+    """The plan with fewer multiplications that is clearly cheaper than the `careful` one, and its error; else None.
 
     Sizes that are symbols are at their nominal values here.
     """
@@ -188,6 +190,9 @@ def _fewer_multiplications(
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
     best = next(near, None)
     direct = algorithm_cycles(workload, frozenset(), target, threads)
+    inner = plans[careful].tile
+    if isinstance(inner, InnerTile):
+        direct *= _inner_cycles(inner) / output_cycles(plans[DIRECT].tile)
     if best is None or costs[best] > min(fewer[best].clearly * direct, direct - WORTH_AN_ERROR):
         return None
     return best, fewer[best].error

@@ -130,6 +130,11 @@ class RegisterTile:
         """Most vectors of a default tile."""
         return 5
 
+    @property
+    def most_unrolled(self) -> float:
+        """Sums of a tile up to which a short loop over the steps is unrolled completely."""
+        return math.inf
+
     def arrives(self, rows: int, vectors: int) -> float:
         """Multiply-adds while which the second cache brings what a step of a tile reads; 0 where it keeps up."""
         return 0.0
