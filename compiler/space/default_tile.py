@@ -15,12 +15,12 @@ from __future__ import annotations
 from math import prod
 
 from compiler.index import FloorDiv
-from compiler.instruction import Instruction
 from compiler.scalar import FAR, loads
 from compiler.space.chains import CHAIN, has_long_chain
 from compiler.space.crowding import crowds
 from compiler.space.default_order import cheapest_order, shared_loops, tile_traffic
 from compiler.space.depth import MIN_ROWS, default_depth
+from compiler.space.dot_phases import unrolled_groups
 from compiler.space.down_tile import HIGHEST, cuts, down_default, shares_beside
 from compiler.space.overlap import APART, own_share, steps_apart
 from compiler.space.register_tile import HEIGHTS, RegisterTile
@@ -112,7 +112,7 @@ def default_values(tile: RegisterTile) -> dict[str, Value]:
     unroll = (
         _unroll(tile, places, vectors, streams=streams)
         if tile.dot is None
-        else _unroll_groups(tile.anchor, *tile.dot)
+        else unrolled_groups(tile.anchor, *tile.dot)
     )
     return {
         "rows": rows,
@@ -221,13 +221,6 @@ def _rotation(tile: RegisterTile) -> int:
         place for index in indices for place, name in enumerate(names) if {row.name, name} <= index.names()
     )
     return (next(moved, -1) + 1) % len(names) if names else 0
-
-
-def _unroll_groups(anchor: Stage, entry: Instruction, along: str) -> int:
-    """Two groups of products, each of which is an unrolled loop already, where none is left over."""
-    last = anchor.reduce_axes[-1]
-    groups = last.size // entry.group if last.name == along else last.size
-    return 2 - groups % 2
 
 
 def _streams(axes: TileAxes, anchor: Stage) -> bool:

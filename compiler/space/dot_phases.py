@@ -218,3 +218,10 @@ def copy_steps(
     unrolled = (f"{vector}.o", *made) if piece else made
     steps += [Bind(stage.name, name, LoopKind.UNROLLED) for name in unrolled]
     return [*steps, Bind(stage.name, f"{vector}.i", LoopKind.VECTOR)]
+
+
+def unrolled_groups(anchor: Stage, entry: Instruction, along: str) -> int:
+    """Two groups of products, each of which is an unrolled loop already, where none is left over."""
+    last = anchor.reduce_axes[-1]
+    groups = last.size // entry.group if last.name == along else last.size
+    return 2 - groups % 2

@@ -169,3 +169,23 @@ def test_channels_of_a_group_are_no_taps_of_its_windows() -> None:
     assert values.items() >= {"algorithm": "down", "order": "inside"}.items()
     sums = [a.name for a in workload.stages[0].reduce_axes]
     assert values["reduce"] == sums.index("r1") + 1
+
+
+@pytest.mark.parametrize(
+    ("workload", "vectors", "is_beside"),
+    [
+        pytest.param(depthwise(14, 384), 1, True, id="what windows share leaves the first cache"),
+        pytest.param(depthwise(19, 728), 1, True, id="channels that fill no lines"),
+        pytest.param(depthwise(56, 144), 2, False, id="it stays"),
+    ],
+)
+def test_two_vectors_where_no_lines_are_fetched_in_pairs(
+    workload: Workload,
+    vectors: int,
+    is_beside: bool,  # noqa: FBT001
+) -> None:
+    space = build_space(workload, replace(V4, cpu="znver4"), 1)
+    values = space.values(space.default)
+    beside = values["beside"]
+    assert isinstance(beside, int)
+    assert (values["algorithm"], values["vectors"], beside > 1) == ("down", vectors, is_beside)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from compiler.codegen.nest import emit_nest
 from compiler.errors import CompileError
 from compiler.evaluate import reference_outputs
 from compiler.pipeline import build_nest
@@ -105,6 +106,28 @@ def test_lanes_stay_along_the_columns_elsewhere(workload: Workload) -> None:
 def test_few_columns_leave_the_lanes_to_the_sum(workload: Workload) -> None:
     space = build_space(workload, V4, 1)
     assert space.values(space.default)["algorithm"] == "inner"
+
+
+@pytest.mark.parametrize("columns", [18, 20])
+def test_fewer_multiplications_are_compared_with_lanes_along_the_sum(columns: int) -> None:
+    workload = padded_convolution(28, 48, columns, 3)
+    space = build_space(workload, V4, 1)
+    assert "inner" in next(k.choices for k in space.knobs if k.name == "algorithm")
+    assert str(space.values(space.default)["algorithm"]).startswith("winograd")
+
+
+@pytest.mark.parametrize("columns", [3, 12, 24])
+def test_code_can_be_made_of_large_windows_at_borders(columns: int) -> None:
+    """Each place of a window that may be outside has code of its own."""
+    workload = padded_convolution(14, 88, columns, 5)
+    space = build_space(workload, V4, 1)
+    usual = next(
+        values
+        for values in (dict(space.values(choice)) for choice in (space.default, *space.starts))
+        if values["algorithm"] == "inner"
+    )
+    assert usual["unroll"] == 1
+    emit_nest(build_nest(workload, space.build(usual)), V4)
 
 
 def test_the_axis_lies_side_by_side_in_both_factors() -> None:

@@ -30,7 +30,7 @@ def tile(workload: Workload, target: Target) -> tuple[object, object]:
         pytest.param(matmul(9, 128, 64), 5, 1, id="a rest that fills the pipe"),
         pytest.param(matmul(9, 768, 1024), 5, 1, id="two tiles of rows for constants from afar"),
         pytest.param(matmul(6, 768, 1024), 6, 4, id="all rows, where two tiles would not fill the pipe"),
-        pytest.param(convolution(40, 64, 24, 1), 8, 1, id="a vector and a half"),
+        pytest.param(convolution(40, 64, 20, 1), 8, 1, id="a vector and a quarter"),
         pytest.param(convolution(40, 64, 56, 1), 6, 4, id="three vectors and a half"),
     ],
 )
