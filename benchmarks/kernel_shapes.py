@@ -180,6 +180,10 @@ _MODELS: Mapping[str, Mapping[str, Callable[[], onnx.ModelProto]]] = {
         "conv5x5_48_128_14": partial(_square, 5, 48, 128, 14),
         "conv3x3s2_128_128_56": partial(_square, 3, 128, 128, 56, 2),
         "conv1x7_192_192_17": partial(convolution, 192, 192, (17, 17), (1, 7)),
+        **{f"conv{k}x{k}_{c}_{o}_{s}": partial(_square, k, c, o, s) for k, c, o, s in (
+            (1, 144, 24, 56), (3, 40, 40, 28), (3, 48, 20, 28), (5, 88, 24, 14),
+        )},
+        **{f"dw3x3_{c}_{s}": partial(_square, 3, c, c, s, 1, c) for c, s in ((384, 14), (728, 19))},
         "conv1d_80_384_3000": partial(convolution, 80, 384, (3000,), (3,)),
         "conv3d_32_32_8x16x16": partial(convolution, 32, 32, (8, 16, 16), (3, 3, 3)),
     },
