@@ -23,7 +23,7 @@ def filled(workload: Workload, target: Target) -> Target:
     Not where the most products that are folded fill the last vector.
     """
     anchor, store = workload.stages
-    if not target.halves_vectors or any(instructions(workload, anchor, target)):
+    if not target.halves_vectors or instructions(workload, anchor, target):
         return target
     axes = tile_axes(workload, store, target, anchor)
     columns, lanes = axes.vector.size, axes.lanes

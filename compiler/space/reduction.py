@@ -189,11 +189,12 @@ def _fewer_multiplications(
     # Plans are in the order of their errors.
     near = (name for name, cost in costs.items() if cost <= NEARLY * min(costs.values()))
     best = next(near, None)
-    direct = algorithm_cycles(workload, frozenset(), target, threads)
+    usual = algorithm_cycles(workload, frozenset(), target, threads)
     inner = plans[careful].tile
     if isinstance(inner, InnerTile):
-        direct *= _inner_cycles(inner) / output_cycles(plans[DIRECT].tile)
-    if best is None or costs[best] > min(fewer[best].clearly * direct, direct - WORTH_AN_ERROR):
+        # Which the estimate of algorithms knows nothing of: as much less as its tiles take.
+        usual *= _inner_cycles(inner) / output_cycles(plans[DIRECT].tile)
+    if best is None or costs[best] > min(fewer[best].clearly * usual, usual - WORTH_AN_ERROR):
         return None
     return best, fewer[best].error
 

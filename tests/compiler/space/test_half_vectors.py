@@ -10,10 +10,12 @@ import pytest
 from compiler.evaluate import reference_outputs
 from compiler.loop.ir import For, LoopKind, walk_statements
 from compiler.pipeline import build_nest
+from compiler.space.half_vectors import filled
 from compiler.space.rules import build_space
 from compiler.target import PRESETS, Target, native_target
 from compiler.workload.ir import Workload
 from tests.compiler.execute import relative_error, run_native
+from tests.compiler.integers import integer_convolution
 from tests.compiler.workloads import convolution, depthwise, matmul, random_operands
 
 WHOLE = replace(PRESETS["x86-64-v4"], l1_bytes=32 << 10, l2_bytes=1 << 20)
@@ -51,6 +53,13 @@ def test_whole_vectors_elsewhere(workload: Workload) -> None:
     assert longest(workload, HALVED) == 16
 
 
+def test_dot_products_of_bytes_are_as_long_as_their_instruction() -> None:
+    workload = integer_convolution(14, 64, 24)
+    without = replace(HALVED, features=("avx512f", "avx512vl"))
+    assert filled(workload, HALVED) is HALVED
+    assert filled(workload, without).vector_bytes == 32
+
+
 @pytest.mark.parametrize(
     "workload", [convolution(9, 17, 24, 3), matmul(13, 37, 40), convolution(6, 20, 19, 1)]
 )
@@ -60,6 +69,7 @@ def test_values_are_the_same(workload: Workload) -> None:
     operands = random_operands(workload)
     expected = reference_outputs(workload, operands)["y0"]
     halved = replace(ours, cpu="znver4", vector_bytes=64, vector_registers=max(16, ours.vector_registers))
+    assert filled(workload, halved).vector_bytes == 32
     space, rng = build_space(workload, halved, 1), random.Random(3)
     for choice in (space.default, *(space.sample(rng) for _ in range(6))):
         got = run_native(workload, space.schedule(choice), operands)
